@@ -110,9 +110,9 @@ class Stage:
     reports: tuple[str, ...] = ()
     sparse: tuple[str, ...] = ()
     ports: tuple[str, ...] = ("out",)
-    _decides_nothing: ClassVar[frozenset[str]] = frozenset({"name", "resources", "batch_size", "timeout_s",
-                                                            "count_by", "reports", "sparse",
-                                                        "findings", "example_columns", "amounts", "marks"})
+    _decides_nothing: ClassVar[frozenset[str]] = frozenset({
+        "name", "resources", "batch_size", "timeout_s", "count_by", "reports", "sparse", "findings",
+        "example_columns", "amounts", "text_marks"})
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -157,7 +157,7 @@ class Stage:
         (FLAC, WAV, MP3, Ogg), films (MP4, WebM), texts, numbers."""
         return {}
 
-    def marks(self) -> Mapping[str, str]:
+    def text_marks(self) -> Mapping[str, str]:
         """What columns say of a text, to be marked in it for who looks at a record: by column a regular
         expression of JavaScript (flags gmu), or `repeated lines`, or `repeated 5 words`."""
         return {}

@@ -64,7 +64,7 @@ class Rules:
             graph = output.graph()
             for node in graph.nodes():
                 for stage in (node.stage, *node.stage.inner().values()):
-                    self.marks |= stage.marks()
+                    self.marks |= stage.text_marks()
             steps = {name: node for node, name in graph.names().items()}
             self.all = tuple(rule for stage in output.order()
                              if stage in steps and isinstance(drop := steps[stage].stage, Drop)

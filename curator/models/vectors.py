@@ -72,7 +72,7 @@ def unit(matrix: np.ndarray) -> np.ndarray:
     return matrix / np.where(lengths > 0, lengths, 1)
 
 
-def scattered(values: np.ndarray, at: np.ndarray, rows: int) -> pa.Array:
+def scattered(values: np.ndarray | float, at: np.ndarray, rows: int) -> pa.Array:
     """A column of `rows` float32: the values at the rows `at`, null elsewhere."""
     column, absent = np.zeros(rows, np.float32), np.ones(rows, bool)
     column[at], absent[at] = values, False

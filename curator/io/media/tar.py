@@ -56,7 +56,7 @@ class TarReader:
     good one.
     """
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO | io.RawIOBase) -> None:
         self._raw = _UpToDamage(file)
         self._file = io.BufferedReader(self._raw, CHUNK_BYTES)
         self._position = self._left = self._padding = 0  # the latter two of the present member
@@ -167,7 +167,7 @@ class TarReader:
 class _UpToDamage(io.RawIOBase):
     """A file that ends where its compression is damaged."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO | io.RawIOBase) -> None:
         self._file: Any = getattr(file, "raw", file)  # one buffer is enough
         self.damage: DamagedStream | None = None
 

@@ -11,7 +11,10 @@ from curator_text.privacy.secrets import first_of_each_place
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from curator import load
 from curator.api.tasks import TextBatch
+from curator.explore.questions import Questions
+from curator.results import RunOutput
 from curator.testing import check_stage, run_stage
 
 ALL = tuple(FINDERS)
@@ -104,6 +107,16 @@ def test_the_same_address_has_the_same_replacement_everywhere():
     assert first == third == other.removeprefix("again ")
     assert all(address.rsplit(".", 1)[0].endswith("example") for address in (first, second, third))
     assert one.endswith(", 10.0.0.1")
+
+
+@pytest.mark.parametrize("step", ["text.pii: {marks: {email: MAIL}}", "text.code_secrets: {marks: {jwt: TOKEN}}"])
+def test_the_page_over_a_run_knows_its_rules(step, tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"id": "a", "text": "write to a.b@c.de"}\n')
+    load(f"read: {{jsonl: {{path: {tmp_path}/in.jsonl}}}}\nsteps: [{step}, drop: {{long: LENGTH(text) > 99}}]\nwrite: jsonl\n"
+         f"out: {tmp_path}/out").run(workers=0)
+    questions = Questions(RunOutput.open(str(tmp_path / "out")))
+    assert [rule["reason"] for rule in questions.answer("run", {})["rules"]] == ["long"]
+    questions.close()
 
 
 def test_counts_are_columns_and_marks_can_be_chosen():

@@ -228,6 +228,6 @@ def test_a_run_counts_by_language_and_raises_the_alarm(tmp_path):
 
 
 def test_what_columns_count_can_be_marked_in_the_text():
-    marks = Signals(only=["hash_ratio", "c4_curly_bracket", "char_count", "duplicate_5_gram_char_ratio"]).marks()
+    marks = Signals(only=["hash_ratio", "c4_curly_bracket", "char_count", "duplicate_5_gram_char_ratio"]).text_marks()
     assert marks == {"hash_ratio": "#", "c4_curly_bracket": "[{}]", "duplicate_5_gram_char_ratio": "repeated 5 words"}
     assert set(PATTERNS) <= set(COLUMNS)

@@ -68,7 +68,7 @@ class ChatTemplate(Stage):
     def setup(self, ctx: Context) -> None:
         from curator_text.chat.jinja import compiled, of_tokenizer
 
-        source, self._known, self._counter = "", {}, None
+        source, self._known, self._counter = "", dict[str, str](), None
         if self.template is not None:
             try:
                 source = Path(self.template).read_text(encoding="utf-8")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from curator.api.errors import CuratorError
 from curator.models.loading import fetch
@@ -53,7 +53,7 @@ def _tojson(value: Any, ensure_ascii: bool = False, indent: int | None = None,
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
-def _raise(message: str) -> None:
+def _raise(message: str) -> NoReturn:
     from jinja2.exceptions import TemplateError
 
     raise TemplateError(message)

@@ -96,7 +96,7 @@ def without_noise(texts: Sequence[str | None], upper_ratio_max: float, words_min
         parts = [part for piece in pieces_of(group[-1])
                  for part in _edit([piece], upper_ratio_max, words_min)]
         yield Left("\n".join(part.text for part in parts if part.text),
-                   *(sum(part[at] for part in parts) for at in (1, 2, 3)))
+                   sum(part.lines for part in parts), sum(part.gone for part in parts), sum(part.words for part in parts))
 
 
 def _edit(texts: list[str], upper_ratio_max: float, words_min: int) -> Iterator[Left]:

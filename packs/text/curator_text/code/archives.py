@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 from curator.io.files.folder import open_input
 from curator.io.media.tar import Damage, TarReader
@@ -101,7 +101,7 @@ def _reading(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Callable[[], by
 
 
 @contextmanager
-def _seekable(file: BinaryIO) -> Iterator[BinaryIO]:
+def _seekable(file: BinaryIO) -> Iterator[IO[bytes]]:
     if file.seekable():
         yield file
         return

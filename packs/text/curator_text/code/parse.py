@@ -116,6 +116,7 @@ class CodeParse(Stage):
 
     def __post_init__(self) -> None:
         self.at_least(1, "max_chars")
+        self.count_by = (self.language_column,)
 
     def contract(self) -> Contract:
         return Contract(needs=dict.fromkeys((self.column, self.language_column), pa.string()),
@@ -127,10 +128,6 @@ class CodeParse(Stage):
 
     def parameters(self) -> dict[str, Any]:
         return super().parameters() | {"table": table_digest(self.table)}
-
-    @property
-    def count_by(self) -> tuple[str, ...]:
-        return (self.language_column,)
 
     def findings(self, step: str, counts: Counts) -> Iterator[Finding]:
         grammars = load_languages(self.table).grammars
@@ -164,7 +161,7 @@ class CodeParse(Stage):
             "code_docstring_ratio": pa.array(documented, pa.float64())})
 
     def _parsed(self, text: str | None, language: str | None, tsx: bool) -> Parsed | None:
-        if text is None or language not in self._names or len(text) > self.max_chars:
+        if text is None or language is None or language not in self._names or len(text) > self.max_chars:
             return None
         key = (self._names[language], tsx)
         if key not in self._grammars:

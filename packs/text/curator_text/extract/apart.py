@@ -69,6 +69,8 @@ class Apart:
             CallFailed: it raised, took too long, or killed the process.
         """
         self.start()
+        assert self._process is not None
+        assert self._process.stdin is not None
         try:
             child.send(self._process.stdin, (arguments, keywords))
         except BrokenPipeError:
@@ -81,12 +83,15 @@ class Apart:
 
     def _answer(self, cpu_s: float, wall_s: float) -> tuple[str, Any, str]:
         """What the process answers; kills it where a limit is over."""
-        process, began, at_begin = self._process, time.monotonic(), self._cpu_s()
+        process, began = self._process, time.monotonic()
+        assert process is not None
+        assert process.stdout is not None
+        at_begin = _cpu_s(process.pid)
         poll = select.poll()
         poll.register(process.stdout, select.POLLIN)
         wait_s = cpu_s
         while not poll.poll(wait_s * 1000):
-            used, gone = self._cpu_s() - at_begin, time.monotonic() - began
+            used, gone = _cpu_s(process.pid) - at_begin, time.monotonic() - began
             if used >= cpu_s or gone >= wall_s:
                 self.close()
                 raise CallFailed(f"TimeoutError: {self._what} took over {cpu_s:g} s")
@@ -98,13 +103,6 @@ class Apart:
             raise CallFailed(f"{self._what} killed the process that worked on it "
                              f"({_cause(process.returncode)})") from None
 
-    def _cpu_s(self) -> float:
-        """CPU time of the process: the clock of another one has this number on Linux (clock_getcpuclockid)."""
-        try:
-            return time.clock_gettime(~self._process.pid << 3 | 2)
-        except OSError:
-            return 0.0  # it is dead, and its pipe says so
-
     def close(self) -> None:
         process, self._process = self._process, None
         if process is not None:
@@ -112,7 +110,16 @@ class Apart:
             process.wait()
             for pipe in (process.stdin, process.stdout):
                 with suppress(BrokenPipeError):  # a question that it did not read
-                    pipe.close()
+                    if pipe is not None:
+                        pipe.close()
+
+
+def _cpu_s(pid: int) -> float:
+    """CPU time of a process: the clock of another one has this number on Linux (clock_getcpuclockid)."""
+    try:
+        return time.clock_gettime(~pid << 3 | 2)
+    except OSError:
+        return 0.0  # it is dead, and its pipe says so
 
 
 def _cause(code: int | None) -> str:

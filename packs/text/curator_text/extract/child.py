@@ -10,20 +10,20 @@ import signal
 import struct
 import sys
 import traceback
-from typing import BinaryIO
+from typing import IO, Any
 
 SIZE = struct.Struct("!q")
 _PR_SET_PDEATHSIG = 1
 
 
-def send(pipe: BinaryIO, message: object) -> None:
+def send(pipe: IO[bytes], message: object) -> None:
     data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
     pipe.write(SIZE.pack(len(data)))
     pipe.write(data)
     pipe.flush()
 
 
-def receive(pipe: BinaryIO) -> object:
+def receive(pipe: IO[bytes]) -> Any:
     """Raises:
         EOFError: the other side is gone.
     """

@@ -94,4 +94,4 @@ def _known(label: str | None) -> str | None:
         name = codecs.lookup(name).name if name else None
     except LookupError:
         return None
-    return _SUPERSETS.get(name, name)
+    return None if name is None else _SUPERSETS.get(name, name)

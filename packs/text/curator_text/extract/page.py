@@ -75,7 +75,7 @@ def read_page(markup: str, options: Options, language: str | None = None) -> Pag
 def _by_resiliparse(tree: Any, options: Options) -> str:
     from resiliparse.extract.html2text import extract_plain_text
 
-    formatting = "minimal_html" if options.markdown else options.preserve_formatting
+    formatting: bool | Literal["minimal_html"] = "minimal_html" if options.markdown else options.preserve_formatting
     text = extract_plain_text(tree, main_content=options.main_content, preserve_formatting=formatting,
                               comments=options.comments, alt_texts=options.alt_texts, links=options.links,
                               skip_elements=None if options.tables else ["table"])
@@ -90,7 +90,7 @@ def _by_trafilatura(markup: str, options: Options) -> Page:
                             favor_precision=options.favour == "precision",
                             favor_recall=options.favour == "recall", include_comments=options.comments,
                             include_tables=options.tables, include_links=options.links)
-    if found is None:  # it takes a page of a few words for none
+    if found is None or isinstance(found, dict):  # it takes a page of a few words for none; a dict is another option's
         return Page("")
     text = "\n".join(filter(None, (found.text, found.comments if options.comments else "")))
     return Page(unicodedata.normalize("NFC", text.strip()), found.title or None, None, found.author or None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -64,7 +65,7 @@ class Pdf(Stage):
     def contract(self) -> Contract:
         return Contract(needs={self.column: None}, adds=_TEXTS | _NUMBERS)
 
-    def columns_after(self, columns: dict[str, pa.DataType | None]) -> dict[str, pa.DataType | None]:
+    def columns_after(self, columns: Mapping[str, pa.DataType | None]) -> dict[str, pa.DataType | None]:
         after = dict(super().columns_after(columns))
         if self._removes(columns.get(self.column)):
             after.pop(self.column, None)

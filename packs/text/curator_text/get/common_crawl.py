@@ -144,10 +144,11 @@ class CommonCrawl(WebSource):
         paths = spread([path for path in listed if "/subset=warc/" in path], self.files)
         asked_for = repr((sorted(self.urls or []), self._condition())).encode()
         wanted = hashlib.blake2b(asked_for, digest_size=8).hexdigest()
-        cuts = [_TABLE_BYTES * at // _SHARES for at in range(_SHARES + 1)] if not self.urls else [0, None]
+        shares = pairwise(_TABLE_BYTES * at // _SHARES for at in range(_SHARES + 1))
+        cuts: list[tuple[int, int | None]] = [(0, None)] if self.urls else list(shares)
         return [Unit((SourceRange(uri=joined(self.base_url, path), size_bytes=_TABLE_BYTES, version=wanted,
                                   start=start, stop=stop),))
-                for path in paths for start, stop in pairwise(cuts)]
+                for path in paths for start, stop in cuts]
 
     def read(self, unit: Unit) -> Iterator[Outputs]:
         rows = Rows(CRAWL_SCHEMA)

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from curator.api.stage import Contract, Stage
 from curator.api.tasks import TextBatch
-from curator_text.get.latex import Cleaned, cleaned
+from curator_text.get.latex import cleaned
 
 
 @dataclass(kw_only=True)
@@ -41,8 +41,9 @@ class ExtractLatex(Stage):
                         adds={name: pa.string() for name in ("text", "title", "abstract")})
 
     def process(self, batch: TextBatch) -> TextBatch:
-        found = [cleaned(latex, macros=self.macros, bibliography=self.bibliography, appendix=self.appendix)
-                 if latex is not None else Cleaned(None, None, None) for latex in batch.column("latex")]
+        found = [None if latex is None else
+                 cleaned(latex, macros=self.macros, bibliography=self.bibliography, appendix=self.appendix)
+                 for latex in batch.column("latex")]
         return batch.without(["latex"]).with_columns({
-            name: pa.array([getattr(one, name) for one in found], pa.string())
+            name: pa.array([getattr(one, name, None) for one in found], pa.string())
             for name in ("text", "title", "abstract")})

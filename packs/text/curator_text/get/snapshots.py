@@ -102,5 +102,5 @@ def _full(name: str) -> str:
 
 def _months(first: str, last: str) -> list[str]:
     begin, end = (int(year) * 12 + int(month) - 1 for year, month in
-                  (_NEWS.match(name).groups() for name in (first, last)))
+                  (found.groups() for found in map(_NEWS.match, (first, last)) if found is not None))
     return [f"CC-NEWS-{at // 12}-{at % 12 + 1:02}" for at in range(begin, end + 1)]

@@ -100,6 +100,8 @@ def parse_page(xml: bytes) -> WikiPage:
     try:
         page = ElementTree.fromstring(xml)
         revision = page.find("revision")
+        if revision is None:
+            raise ValueError("it has no revision")
         redirect = page.find("redirect")
         return WikiPage(page_id=int(page.findtext("id", "")), title=page.findtext("title", ""),
                         namespace=int(page.findtext("ns", "0")), revision=int(revision.findtext("id", "")),

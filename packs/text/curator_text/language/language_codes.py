@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from difflib import get_close_matches
+from typing import TypeVar
 
 from curator.api.batch import Batch
 
@@ -64,7 +65,10 @@ def is_code(text: str) -> bool:
     return language in ISO_639_1 or bool(re.fullmatch("[a-z]{3}", language))
 
 
-def short_code(code: str | None) -> str | None:
+Code = TypeVar("Code", str, str | None)
+
+
+def short_code(code: Code) -> Code:
     """The code by which lists here name a language: `en` of `eng`, `eng_Latn` and `en-US`, `nhk` of
     `nhk_Latn`; what is no code stays as it is."""
     if code is None:

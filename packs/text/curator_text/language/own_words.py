@@ -98,8 +98,9 @@ class OwnWords(Stage):
         for language, rows in rows_of(languages, texts, self._terms).items():
             found = found_in([texts[row] for row in rows], self._terms[language], language in WITHOUT_SPACES)
             for row, numbers in zip(rows, found, strict=True):
+                url = urls[row]
                 counts[row] = len(np.unique(numbers))
-                signs[row] = None if urls[row] is None else self._signs[language].are_in(urls[row])
+                signs[row] = None if url is None else self._signs[language].are_in(url)
         return batch.with_columns({"own_words": pa.array(counts, pa.int32()),
                                    "own_url": pa.array(signs, pa.bool_())})
 

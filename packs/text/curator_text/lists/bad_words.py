@@ -93,7 +93,7 @@ class BadWords(Stage):
         languages = languages_of(batch, self.language_column, self.language)
         for language, rows in rows_of(languages, texts, self._terms).items():
             terms = self._terms[language]
-            found = found_in([texts[row] for row in rows], terms, language in WITHOUT_SPACES)
+            found = found_in([texts[row] or "" for row in rows], terms, language in WITHOUT_SPACES)
             for row, numbers in zip(rows, found, strict=True):
                 counts[row] = len(numbers)
                 first[row] = terms.terms[numbers[0]] if len(numbers) else None
@@ -110,7 +110,7 @@ def rows_of(languages: Sequence[str | None], texts: Sequence[str | None],
     """The rows with a text, by language, of languages with a list."""
     rows: dict[str, list[int]] = {}
     for row, (language, text) in enumerate(zip(languages, texts, strict=True)):
-        if text is not None and language in lists:
+        if text is not None and language is not None and language in lists:
             rows.setdefault(language, []).append(row)
     return rows
 

@@ -8,7 +8,7 @@ import os
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 import numpy as np
 
@@ -87,7 +87,7 @@ def shared(files: Sequence[FileInfo], categories: Sequence[str] | None) -> Index
     return Index(np.load(hashes, mmap_mode="r"), np.load(of, mmap_mode="r"), json.loads(names.read_text()))
 
 
-def _put(path: Path, write: Callable[[BinaryIO], object]) -> None:
+def _put(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
         write(file)
     os.replace(file.name, path)

@@ -43,7 +43,7 @@ def read_thresholds(path: str) -> Table:
     table: Table = {}
     for language, config in _configs(path).items():
         try:
-            row = {ours: float(config[theirs]) for theirs, ours in _KEYS.items() if theirs in config}
+            row: dict[str, float | None] = {ours: float(config[theirs]) for theirs, ours in _KEYS.items() if theirs in config}
             for theirs, ours in _GRAMS.items():
                 row |= {ours.format(n): float(share) for n, share in config.get(theirs) or ()}
         except (TypeError, ValueError) as error:

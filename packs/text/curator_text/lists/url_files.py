@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import tarfile
 from collections.abc import Iterator, Sequence
-from typing import BinaryIO
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -50,7 +50,7 @@ def read_lists(files: Sequence[FileInfo], categories: Sequence[str] | None) -> I
         raise InputError(f"no list is called {missing[0]!r}; those that were read are called {there}")
 
 
-def _streams(file: FileInfo) -> Iterator[tuple[str, BinaryIO]]:
+def _streams(file: FileInfo) -> Iterator[tuple[str, IO[bytes]]]:
     if not file.name.lower().endswith(_ARCHIVES):
         with open_input(file.uri) as stream:
             yield _named(file.uri), stream
@@ -80,7 +80,7 @@ def _stem(name: str) -> str:
     return without_codec(name).removesuffix(".tar").removesuffix(".txt").removesuffix(".csv")
 
 
-def _entries(stream: BinaryIO, uri: str) -> Iterator[pa.Array]:
+def _entries(stream: IO[bytes], uri: str) -> Iterator[pa.Array]:
     rest = b""
     while True:
         piece = stream.read(READ_BYTES)

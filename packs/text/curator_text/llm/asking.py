@@ -35,7 +35,7 @@ class Asking(ServerStage):
     so many times a question is asked until its answer is what was asked for, each time with another seed and
     a temperature of at least 0.5."""
 
-    url: str | None = setting(default=None)
+    url: str | None = setting(default=None)  # type: ignore[assignment]  # None: in this process, where no server is asked
     attempts: int = 1
 
     def __post_init__(self) -> None:
@@ -103,7 +103,7 @@ class Asking(ServerStage):
 
         def go_on(number: int, answers: list[Any] | None) -> None:
             try:
-                while not (questions := talks[number].send(answers)):
+                while not (questions := next(talks[number]) if answers is None else talks[number].send(answers)):
                     answers = []
             except StopIteration as end:
                 ended[number] = end.value
@@ -135,7 +135,7 @@ class Asking(ServerStage):
             asked: dict[int, list[Question]] = {}
             for number, given in answers.items():
                 try:
-                    asked[number] = talks[number].send(given)
+                    asked[number] = next(talks[number]) if given is None else talks[number].send(given)
                 except StopIteration as end:
                     ended[number] = end.value
             told = iter(self._spoken([question for questions in asked.values() for question in questions]))
@@ -143,13 +143,14 @@ class Asking(ServerStage):
         return ended
 
     def _spoken(self, questions: Sequence[Question]) -> list[Reply | str]:
-        known = [self._answers and self._answers.get(question) for question in questions]
-        rest = [number for number, reply in enumerate(known) if reply is None]
+        kept = [None if self._answers is None else self._answers.get(question) for question in questions]
+        known: dict[int, Reply | str] = {number: reply for number, reply in enumerate(kept) if reply is not None}
+        rest = [number for number, reply in enumerate(kept) if reply is None]
         for at, reply in self._speaker.answers([questions[number] for number in rest]) if rest else ():
             known[rest[at]] = reply
             if self._answers is not None and isinstance(reply, Reply):
                 self._answers.put(questions[rest[at]], reply)
-        return known
+        return [known[number] for number in range(len(questions))]
 
     def again(self, question: Question, attempt: int) -> Question:
         """A question once more: with another seed, and where the likeliest answer was no good, not that

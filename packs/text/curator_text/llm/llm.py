@@ -78,7 +78,7 @@ class Llm(Asking):
     def __post_init__(self) -> None:
         if (self.task is None) == (self.prompt is None):
             raise ValueError("llm wants either `task`, a packaged prompt, or `prompt`, one of your own")
-        self._asked = Prompt(prompt=self.prompt,
+        self._asked = Prompt(prompt=self.prompt or "",
                              system=self.system) if self.task is None else read_prompt(self.task)
         super().__post_init__()
         self.want_texts("into")
@@ -142,7 +142,7 @@ class Llm(Asking):
         if row and all(value is None for value in row.values()):
             return {}
         rows = [row]
-        main = next(iter(row), None)
+        main = next(iter(row), "")
         if self._asked.pieces:
             rows = [{**row, main: piece} for piece in cut(str(row[main] or ""), self._asked.pieces)]
             if not rows:

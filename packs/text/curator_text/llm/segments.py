@@ -54,7 +54,7 @@ def segments_of(text: str) -> list[Segment]:
             elif not fence and found and not (found[1] == "$$" and line.strip().endswith("$$") and len(line.strip()) > 4):
                 fence = found[1]
             continue
-        start = _START.match(line).end()
+        start = begin.end() if (begin := _START.match(line)) else 0
         body = line[start:].rstrip()
         stays: list[str] = []
 

@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from curator_text.llm.forms import Unfit
 
-_TYPES = {"string": (str, pa.string()), "integer": (int, pa.int64()), "number": ((int, float), pa.float64()),
-          "boolean": (bool, pa.bool_())}
+_TYPES: dict[str, tuple[Any, pa.DataType]] = {  # with what `isinstance` takes
+    "string": (str, pa.string()), "integer": (int, pa.int64()), "number": ((int, float), pa.float64()),
+    "boolean": (bool, pa.bool_())}
 _HALF = re.compile("[\ud800-\udfff]")
 Fields = Mapping[str, str | list[str]]
 

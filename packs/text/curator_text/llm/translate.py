@@ -117,8 +117,8 @@ class Translate(Asking):
         """The columns of a record, or why there are none."""
         if text is None:
             return {}
-        segments, done = segments_of(text), {}
-        rest, problems = list(range(len(segments))), {}
+        segments, done = segments_of(text), dict[int, str]()
+        rest, problems = list(range(len(segments))), dict[int, str]()
         spent: Counter[str] = Counter()
         for attempt in range(self.attempts):
             groups = self._groups(segments, rest) if not attempt else [[number] for number in rest]
@@ -177,8 +177,8 @@ class Translate(Asking):
             told[last:] = [None] * (len(told) - last)
         found: dict[int, str | Unfit] = {}
         for number, line in zip(group, told, strict=True):
-            problem = problem_of(segments[number].text, line) or self._language_problem(line)
-            found[number] = Unfit(problem) if problem else line
+            problem = problem_of(segments[number].text, line) or self._language_problem(line or "")
+            found[number] = line if line and not problem else Unfit(problem)
         return found
 
     def _language_problem(self, line: str) -> str | None:

@@ -101,6 +101,7 @@ class Signals(Stage):
 
     def __post_init__(self) -> None:
         self._columns = COLUMNS if self.only is None else wanted(self.only)
+        self.count_by = (self.language_column,)
 
     def contract(self) -> Contract:
         return Contract(needs={self.column: pa.string()}, adds=self._columns)
@@ -109,10 +110,6 @@ class Signals(Stage):
         """With the columns in the place of the rule sets that name them."""
         return super().parameters() | {"only": sorted(self._columns)}
 
-    @property
-    def count_by(self) -> tuple[str, ...]:
-        return (self.language_column,)
-
     def findings(self, step: str, counts: Counts) -> Iterator[Finding]:
         unknown = [repr(code) for code in counts.by_value.get(self.language_column, {}) if not is_code(code)]
         if unknown:
@@ -120,7 +117,7 @@ class Signals(Stage):
                                    f"{listing(unknown)}, unknown as a language code: use ISO 639 codes, "
                                    "such as en or deu, or no stop words are counted.")
 
-    def marks(self) -> dict[str, str]:
+    def text_marks(self) -> dict[str, str]:
         return {column: PATTERNS[column] for column in self._columns if column in PATTERNS}
 
     def setup(self, ctx: Context) -> None:

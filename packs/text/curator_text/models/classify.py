@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from curator.api.stage import Context, Contract, Stage
 from curator.models.loading import MODEL_RESOURCES, need_models
 from curator.models.vectors import present, vectors_of
 from curator_text.models.scores import ScoreColumns
-from curator_text.models.train.trained import digest_of, is_trained, read_trained
+from curator_text.models.train.trained import Trained, digest_of, is_trained, read_trained
 
 
 @dataclass(kw_only=True)
@@ -68,40 +70,42 @@ class Classify(Stage):
 
     def setup(self, ctx: Context) -> None:
         if is_trained(self.model):
-            self._model = read_trained(self.model)
-            self._scores = self._scores_of_trained
+            trained = read_trained(self.model)
+            self._scores = partial(self._scores_of_trained, trained)
+            self._classes, regression = trained.labels, trained.regression
         else:
             need_models()
             from curator_text.models.encoders import TextClassifier
 
-            self._model = TextClassifier(self.model, ctx, self.max_tokens)
-            self._scores = self._scores_of_texts
-        if self._model.regression != self.regression:
-            what, set_it = ("a number", "true") if self._model.regression else ("classes", "false")
+            model = TextClassifier(self.model, ctx, self.max_tokens)
+            self._scores = partial(self._scores_of_texts, model)
+            self._classes, regression = model.labels, model.regression
+        if regression != self.regression:
+            what, set_it = ("a number", "true") if regression else ("classes", "false")
             raise CuratorError(f"{self.model!r} gives {what}: set regression: {set_it}")
-        known = self._model.labels
         for label in self.labels or ():
-            if label not in known:
+            if label not in self._classes:
                 raise CuratorError(f"{self.model!r} knows no class {label!r}; its classes are "
-                                   f"{', '.join(known[:20])}")
+                                   f"{', '.join(self._classes[:20])}")
 
     def process(self, batch: Batch) -> Batch:
         at, scores = self._scores(batch)
-        return batch.with_columns(self._score_columns.columns(scores, at, len(batch), self._model.labels))
+        return batch.with_columns(self._score_columns.columns(scores, at, len(batch), self._classes))
 
-    def _scores_of_texts(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+    def _scores_of_texts(self, model: Callable[[list[str], bool], np.ndarray],
+                         batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         """The rows with a text, and the scores of these."""
         texts = batch.column(self.column)
         at = present(texts)
         if not len(at):
-            return at, np.zeros((0, len(self._model.labels)), np.float32)
-        return at, self._model([texts[row][:self.max_chars] for row in at], self.long == "windows")
+            return at, np.zeros((0, len(self._classes)), np.float32)
+        return at, model([texts[row][:self.max_chars] for row in at], self.long == "windows")
 
-    def _scores_of_trained(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+    def _scores_of_trained(self, trained: Trained, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         """The same of a classifier of text.train_classifier, which reads texts or embeddings."""
-        if not self._model.features.ngrams:
-            at, vectors = vectors_of(batch, self.column, self._model.features.width)
-            return at, self._model.scores(vectors)
+        if not trained.features.ngrams:
+            at, vectors = vectors_of(batch, self.column, trained.features.width)
+            return at, trained.scores(vectors)
         texts = batch.column(self.column)
         at = present(texts)
-        return at, self._model.scores([texts[row][:self.max_chars] for row in at])
+        return at, trained.scores([texts[row][:self.max_chars] for row in at])

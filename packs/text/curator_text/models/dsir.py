@@ -59,13 +59,10 @@ class Dsir(Reduce):
         self.at_least(1, "max_chars")
         if not 0 <= self.seed < 2**64:
             raise ValueError(f"seed must be from 0 to 2**64 - 1, got {self.seed}")
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return tuple(sorted({self.column, *sql.columns_of(self.target)}))
+        self.columns = tuple(sorted({self.column, *sql.columns_of(self.target)}))
 
     def contract(self) -> Contract:
-        return Contract(needs=set(self.columns),
+        return Contract(needs=set(self.columns or ()),
                         adds={self.into: pa.float64(), f"{self.into}_draw": pa.float64()})
 
     def findings(self, step: str, counts: Counts) -> Iterator[Finding]:

@@ -143,7 +143,7 @@ class _Reader:
         rows = self.matrix(quantised, args["dim"])
         output = self.matrix(self.one("?") and quantised, args["dim"])
         wanted = len(words) + (args["bucket"] if pruned is None else len(pruned))
-        if len(rows.codes if quantised else rows.values) != wanted:
+        if len(rows.codes if isinstance(rows, Quantised) else rows.values) != wanted:
             raise _Damaged(f"its first matrix should have {wanted:,} rows")
         if len(output.codes if isinstance(output, Quantised) else output.values) != len(labels):
             raise _Damaged(f"its second matrix should have {len(labels):,} rows, one a label")

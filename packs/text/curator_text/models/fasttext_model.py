@@ -35,7 +35,7 @@ class FasttextModel:
         self._loss = LOSSES[self._args["loss"]]
         self._tree = _Tree(file.label_counts) if self._loss == "hs" else None
         self._pruned = None if file.pruned is None else np.full(self._args["bucket"], -1, np.int64)
-        if self._pruned is not None and len(file.pruned):
+        if self._pruned is not None and file.pruned is not None and len(file.pruned):
             self._pruned[file.pruned[:, 0]] = file.pruned[:, 1]
         self._clear()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,6 +15,8 @@ from curator.api.tasks import TextBatch
 from curator.models.loading import MODEL_RESOURCES, fetch, need_models
 from curator.models.vectors import present
 from curator_text.models.ngram.reader import NgramReader, is_ngram_file
+
+Ask = Callable[[list[str]], tuple[np.ndarray, np.ndarray]]  # see `NgramReader`
 
 
 @dataclass(kw_only=True)
@@ -82,7 +85,7 @@ class Perplexity(Stage):
 
     def setup(self, ctx: Context) -> None:
         if self._ngrams:
-            self._ask = NgramReader(self.model, self.pieces, self.normalize == "ccnet", self.lines)
+            self._ask: Ask = NgramReader(self.model, self.pieces, self.normalize == "ccnet", self.lines)
             return
         need_models()
         from curator_text.models.encoders import LanguageModelReader

@@ -69,7 +69,8 @@ class ZeroShot(Stage):
 
     def process(self, batch: TextBatch) -> TextBatch:
         texts = batch.column(self.column)
-        at, found = present(texts), np.zeros((0, len(self.labels)))
+        at = present(texts)
+        found: np.ndarray = np.zeros((0, len(self.labels)))
         if len(at):
             logits = self._model([texts[row][:self.max_chars] for row in at],
                                  [self.template.format(label) for label in self.labels])

@@ -44,10 +44,7 @@ class Join(Reduce):
 
     def __post_init__(self) -> None:
         self.at_least(1, "shards")
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (*_PLACES, self.column, *(("role",) if self.messages else ()))
+        self.columns = (*_PLACES, self.column, *(("role",) if self.messages else ()))
 
     def contract(self) -> Contract:
         needs: dict[str, pa.DataType | None] = {**dict.fromkeys(_PLACES), self.column: pa.string()}

@@ -58,15 +58,15 @@ class Split(Stage):
         return Contract(needs={self.column: pa.string()}, adds=adds)
 
     def setup(self, ctx: Context) -> None:
-        self._at = None
+        self._at: re.Pattern[str] | None = None
         if self.sections is None:
-            self._at = re.compile(re.escape(self.separator) if self.pattern is None else self.pattern)
+            self._at = re.compile(re.escape(self.separator or "") if self.pattern is None else self.pattern)
 
     def process(self, batch: TextBatch) -> Outputs:
         texts = batch.column(self.column)
         if self._at is not None:
-            return children(batch, self.column, [self._between(text or "") for text in texts])
-        found = [sections_of(text or "", self.sections) for text in texts]
+            return children(batch, self.column, [_between(self._at, text or "") for text in texts])
+        found = [sections_of(text or "", self.sections or 0) for text in texts]
         outputs = children(batch, self.column, [[piece for piece, _ in pieces] for pieces in found])
         headings = [heading for pieces in found for _, heading in pieces]
         outputs["out"] = outputs["out"].with_columns({
@@ -74,13 +74,14 @@ class Split(Stage):
             "section_level": pa.array([heading and heading[0] for heading in headings], pa.int32())})
         return outputs
 
-    def _between(self, text: str) -> list[Piece]:
-        pieces, begin = [], 0
-        for match in self._at.finditer(text):
-            pieces.append((begin, match.start()))
-            begin = match.end()
-        pieces.append((begin, len(text)))
-        return [(start, end) for start, end in pieces if text[start:end].strip()]
+
+def _between(at: re.Pattern[str], text: str) -> list[Piece]:
+    pieces, begin = [], 0
+    for match in at.finditer(text):
+        pieces.append((begin, match.start()))
+        begin = match.end()
+    pieces.append((begin, len(text)))
+    return [(start, end) for start, end in pieces if text[start:end].strip()]
 
 
 def sections_of(text: str, deepest: int) -> list[tuple[Piece, tuple[int, str] | None]]:

@@ -61,16 +61,13 @@ class Pii(Stage):
             raise ValueError(f"kinds names nothing to look for; there are {', '.join(FINDERS)}")
         if self.action not in ("count", "mark", "replace", "mask"):
             raise ValueError(f"action must be count, mark, replace or mask, got {self.action!r}")
+        self.sparse = tuple(self.contract().adds)
 
     def contract(self) -> Contract:
         changed = {} if self.action == "count" else {self.column: pa.string()}
         return Contract(needs={self.column: pa.string()},
                         adds=changed | dict.fromkeys(["pii_count", *(f"pii_{kind}" for kind in self.kinds)],
                                                      pa.int32()))
-
-    @property
-    def sparse(self) -> tuple[str, ...]:
-        return tuple(self.contract().adds)
 
     def example_columns(self) -> dict[str, Shown]:
         return {"pii_count": "number"}

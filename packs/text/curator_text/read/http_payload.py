@@ -83,7 +83,7 @@ def _short(stated: str, length: int) -> str:
 
 def _join_chunks(body: bytes, cut: bool) -> tuple[bytes, str]:
     """The content of the chunks (RFC 9112, section 7.1), and what was wrong with them."""
-    parts, at = [], 0
+    parts, at = list[bytes](), 0
     while at < len(body):
         size = _CHUNK_SIZE.match(body, at)
         if not size and at == 0:

@@ -38,10 +38,7 @@ class PackTokens(Reduce):
 
     def __post_init__(self) -> None:
         self.at_least(1, "length", "shards")
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (self.column,)
+        self.columns = (self.column,)
 
     def contract(self) -> Contract:
         numbers = pa.list_(pa.int32())

@@ -37,7 +37,7 @@ class Ngrams:
 
     ids: Callable[[Sequence[bytes]], np.ndarray]
     unigrams: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
-    tables: list[Table]  # of 2, 3, … words
+    tables: Sequence[Table]  # of 2, 3, … words
     gaps: bool = False
 
 

@@ -62,7 +62,7 @@ class NgramReader:
                 for sentence in sentences]
 
 
-def _scorer(path: Path) -> Callable[[Sequence[Sequence[bytes]]], Sequence[float]]:
+def _scorer(path: Path) -> Callable[[Sequence[Sequence[bytes]]], Sequence[float] | np.ndarray]:
     """What gives log10 of sentences: the library kenlm, which takes half the time, if it is installed and
     reads the file, else our own reading."""
     with open(path, "rb") as file:

@@ -90,9 +90,10 @@ class Level:
     def ranges(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         row_bits, word_bits, weight_bits = self.bits
         assert self.pointers is not None, "nothing is longer than the longest n-grams"
-        return tuple(self.pointers.told(self.rows.read(at * row_bits + word_bits + weight_bits,
-                                                       self.pointers.bits), at)
-                     for at in (places, places + 1))
+        begins, ends = (self.pointers.told(self.rows.read(at * row_bits + word_bits + weight_bits,
+                                                          self.pointers.bits), at)
+                        for at in (places, places + 1))
+        return begins, ends
 
 
 @dataclass

@@ -90,13 +90,13 @@ def mean_loss(outputs: np.ndarray, targets: np.ndarray) -> float:
 def minimum(loss: Loss, at: np.ndarray) -> np.ndarray:
     """Where a convex function is least. Source: Nocedal & Wright 2006, algorithms 7.4, 7.5 and 3.1."""
     value, slope = loss(at)
-    enough = _TOLERANCE * max(np.linalg.norm(slope), 1e-12)
+    enough = _TOLERANCE * np.maximum(np.linalg.norm(slope), 1e-12)
     pairs: list[tuple[np.ndarray, np.ndarray, float]] = []
     for _ in range(STEPS_MAX):
         if np.linalg.norm(slope) <= enough:
             break
         direction = -_newton(slope, pairs)
-        size = 1.0 if pairs else 1 / max(1.0, np.linalg.norm(slope))
+        size = 1.0 if pairs else 1 / np.maximum(1.0, np.linalg.norm(slope))
         for _ in range(_HALVINGS):
             there = at + size * direction
             value_there, slope_there = loss(there)

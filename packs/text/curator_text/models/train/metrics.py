@@ -19,7 +19,7 @@ def of_labels(scores: np.ndarray, truth: np.ndarray, labels: Sequence[str]) -> d
         each[label] = {"records": int(there.sum()), "precision": _share(right, said.sum()),
                        "recall": _share(right, there.sum()), "f1": _share(2 * right, there.sum() + said.sum()),
                        "average_precision": average_precision(scores[:, number], there)}
-    known = [one["f1"] for one in each.values() if one["records"]]
+    known = [one["f1"] or 0.0 for one in each.values() if one["records"]]
     return {"accuracy": _share((told == truth).sum(), len(truth)),
             "accuracy_without": _share(np.bincount(truth).max(), len(truth)),
             "macro_f1": round(float(np.mean(known)), 4), "labels": each}

@@ -10,6 +10,7 @@ import json
 import struct
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -51,7 +52,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         raise CuratorError(f"{str(path)!r} cannot be read as safetensors: {error}") from error
 
 
-def _array(body: bytes, told: Mapping[str, object]) -> np.ndarray:
+def _array(body: bytes, told: Mapping[str, Any]) -> np.ndarray:
     begin, end = told["data_offsets"]
     shape = [int(length) for length in told["shape"]]
     values = 1

@@ -88,13 +88,10 @@ class TrainClassifier(Reduce):
             raise ValueError(f"seed must be from 0 to 2**63 - 1, got {self.seed}")
         if taken := {self.label, self.column} & self._score_columns.adds().keys():
             raise ValueError(f"{', '.join(taken)} is read, and would be written over: choose another `into`")
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (self.column, self.label)
+        self.columns = (self.column, self.label)
 
     def contract(self) -> Contract:
-        return Contract(needs=set(self.columns), adds=self._score_columns.adds())
+        return Contract(needs={self.column, self.label}, adds=self._score_columns.adds())
 
     def findings(self, step: str, counts: Counts) -> Iterator[Finding]:
         told = counts.extra

@@ -40,7 +40,7 @@ class Features:
 
     def rows(self, values: Sequence[str] | np.ndarray) -> Rows:
         if self.ngrams:
-            return hashed_ngrams(values, self.ngrams, self.bits, self.max_chars)
+            return hashed_ngrams(list(values), self.ngrams, self.bits, self.max_chars)
         return Dense(np.asarray(values, np.float32))
 
 
