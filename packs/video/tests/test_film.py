@@ -8,6 +8,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 import av
+import cv2
 import numpy as np
 import pytest
 from av.video.reformatter import VideoReformatter
@@ -150,6 +151,21 @@ def test_thumbnails_of_large_pictures_are_near_the_mean_of_each_area():
     assert np.abs(pixels.thumb(frame) - luma).max() < 3
     u, v = (plane.reshape(18, 30, 32, 30).mean((1, 3)) for plane in planes[1:])
     assert np.abs(pixels.small(frame)[1] - np.stack([u, v])).max() < 3
+
+
+@pytest.mark.parametrize(("rows", "columns", "options"), [
+    (480, 640, {"crf": "0"}), (480, 640, {"crf": "0", "x264-params": "tff=1", "flags": "+ildct+ilme"}), (50, 100, {"crf": "0"})],
+    ids=["plain", "interlaced", "small"])
+@pytest.mark.parametrize("rotate", [0, 90])
+def test_thumbnails_are_the_mean_of_each_area_also_of_interlaced_and_of_small_pictures(rows, columns, options, rotate):
+    picture = np.repeat(texture(7, rows, columns)[:, :, :1], 3, axis=2)
+    with Film(film([picture] * 3, options=options, rotate=rotate)) as opened:
+        _, frame = next(opened.frames())
+        assert frame.interlaced_frame == ("flags" in options)
+        luma = frame.to_ndarray()[:rows].astype(np.float32)
+        wanted = cv2.resize(np.rot90(luma, -rotate // 90), (64, 36), interpolation=cv2.INTER_AREA)
+        assert np.abs(opened.thumb(frame) - wanted).mean() < 1  # of one field after the other 6 and more
+        assert (opened.small(frame)[0] == opened.thumb(frame)).all()
 
 
 def test_colours_that_nobody_knows_are_taken_as_not_tagged():

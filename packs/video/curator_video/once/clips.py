@@ -49,8 +49,8 @@ class Clips(Stage):
     `storage_options`: what the filesystem of a `path` wants.
 
     A film of any length takes the memory of the longest clip and of some seconds that are not settled. Decoded once more are
-    clips that are longer than `max` of `spans` and so divided, some behind a dissolve in films larger than 320 x 240, and
-    those that are deinterlaced.
+    clips that are longer than `max` of `spans` and so divided, some behind a fade or a dissolve in films of 320 x 240 and
+    more, and those that are deinterlaced.
     """
 
     shots: dict[str, Any] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Clips(Stage):
 
     batch_size = 1
     sparse = Decode.sparse
-    version = 3
+    version = 4
 
     def __post_init__(self) -> None:
         for name in ("by", "threshold"):
