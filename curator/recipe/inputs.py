@@ -56,7 +56,7 @@ def gives_texts(reader: str) -> bool:
     """Whether a source of a pack gives documents as a table does: a column `text`, and no other but names."""
     factory = packs.find_stage(reader)
     try:
-        made = packs.build(factory, path="") if factory and packs.kind_of(factory) == "source" else None
+        made = packs.build(factory, path="x") if factory and packs.kind_of(factory) == "source" else None
         columns = made.columns() if isinstance(made, Source) else None
     except (CuratorError, OSError, TypeError, ValueError):
         return False

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import time
+from functools import partial
 
 import pytest
 
@@ -21,12 +22,13 @@ def recipe_in(tmp_path):
     return tmp_path / "r.yaml"
 
 
+def ended(warm_start, *arguments, **env):
+    return warm_start.run([sys.executable, "-m", "curator", *map(str, arguments)], env={**os.environ, **env})
+
+
 @pytest.fixture
 def curator(warm_start):
-    def ended(*arguments, **env):
-        return warm_start.run([sys.executable, "-m", "curator", *map(str, arguments)], env={**os.environ, **env})
-
-    return ended
+    return partial(ended, warm_start)
 
 
 @pytest.fixture
