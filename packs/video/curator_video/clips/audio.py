@@ -122,7 +122,7 @@ class Audio(Stage):
     def _cut(self, sound: Any, part: Part) -> Iterator[Piece]:
         """The sound of a part, in pieces of `part_s` at most."""
         rate = self.rate or sound.rate
-        blocks = (self._chosen(block) for block in sound.blocks(part.begin, part.end))
+        blocks: Iterator[np.ndarray] = (self._chosen(block) for block in sound.blocks(part.begin, part.end))
         if rate != sound.rate:
             blocks = iter(self._resampled(blocks, sound.rate, rate))
         most = None if self.part_s is None else round(self.part_s * rate)

@@ -253,7 +253,8 @@ class _Encoder:
         self._odd = bool(frame.width % 2 or frame.height % 2)  # the picture upright then, less a row or column
         scale = _scale(film, way)
         width, height = (film.width, film.height) if self._odd else (frame.width, frame.height)
-        self._size = tuple(max(2, int(one * scale) // 2 * 2 if scale == 1 else 2 * round(one * scale / 2)) for one in (width, height))
+        wide, high = (max(2, int(one * scale) // 2 * 2 if scale == 1 else 2 * round(one * scale / 2)) for one in (width, height))
+        self._size = wide, high
         self._seen = (width, height) if scale == 1 else self._size
         depth = max((one.bits for one in frame.format.components), default=8)
         self._format = format_of(way.encoder, "" if self._odd else frame.format.name, depth)

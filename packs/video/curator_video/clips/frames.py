@@ -158,4 +158,4 @@ def _records(batch: Batch, stills: list[Still], extension: str) -> ImageBatch:
                "timestamp": [still.time for still in stills], "frame_index": [still.number for still in stills],
                "width": [still.size[0] for still in stills], "height": [still.size[1] for still in stills], "parent": parents}
     return made.with_columns({"id": pa.array(ids, pa.string()),
-                              **{name: pa.array(columns[name], kind) for name, kind in COLUMNS.items()}})  # type: ignore[return-value]
+                              **{name: pa.array(columns[name], kind) for name, kind in COLUMNS.items()}})

@@ -12,7 +12,7 @@ from curator.api.findings import Shown
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import VideoBatch
 
-KINDS = ("sheet", "preview")
+KINDS: tuple[Literal["sheet", "preview"], ...] = ("sheet", "preview")
 
 
 @dataclass(kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import cv2
 import numpy as np
@@ -27,7 +28,7 @@ SHAKES = 0.006       # diagonals off the line: from here on a camera is held in 
 
 NUMBERS = ("motion_mean", "motion_max", "camera_x", "camera_y", "zoom", "roll", "camera_motion", "shake", "local_motion", "moving_area")
 
-Values = dict[str, float | bool | str | None]
+Values = dict[str, Any]  # numbers, the word for what the camera does, whether it is static; None where nothing tells
 
 
 def motion(thumbs: np.ndarray | None, times: np.ndarray | None, width: int, height: int, fps: float) -> Values:
@@ -44,7 +45,7 @@ def motion(thumbs: np.ndarray | None, times: np.ndarray | None, width: int, heig
     pairs = [k for k in range(len(chosen) - 1) if shots[k] == shots[k + 1] and steps[k] > 0]
     if not pairs or min(pictures.shape[1:]) < LEAST_SIDE:
         return values
-    finder = cv2.DISOpticalFlow_create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)
+    finder: Any = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)  # `calc` makes the array that its stubs ask for
     finder.setFinestScale(0)
     y, x = np.mgrid[: pictures.shape[1], : pictures.shape[2]]
     places = (((x - x.mean()) * scale[0]).astype(np.float32), ((y - y.mean()) * scale[1]).astype(np.float32))
@@ -91,7 +92,7 @@ def _steps(flow: np.ndarray, textured: np.ndarray, places: tuple[np.ndarray, np.
     right, down = (np.ascontiguousarray(flow[..., way]).reshape(len(flow), -1) for way in (0, 1))
     found = np.full((len(flow), 8), np.nan)
     found[:, 0] = _length(right, down).mean(axis=1) / seconds
-    at = np.zeros(textured.shape[1:], bool)
+    at: np.ndarray = np.zeros(textured.shape[1:], bool)
     at[EDGE:-EDGE:EVERY, EDGE:-EDGE:EVERY] = True
     at, asked = at.ravel(), textured[:, at]
     tells = (textured.mean(axis=(1, 2)) >= TEXTURED) & (asked.sum(axis=1) >= LEAST_PLACES)

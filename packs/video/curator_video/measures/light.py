@@ -32,6 +32,6 @@ def light(clip: Thumbs) -> dict[str, float | bool | None]:
 
 def exposure(clip: Thumbs) -> dict[str, float | bool | None]:
     """Frames with many pixels at the camera's limits."""
-    above = cv2.subtract(rows(clip.content), SHADOW)  # 0 in the shadow
+    above = cv2.subtract(rows(clip.content), SHADOW)  # type: ignore[call-overload]  # 0 in the shadow; its stubs know no numbers
     limits = ((above == 0) | (above >= HIGHLIGHT - SHADOW)).sum(axis=1, dtype=np.int32) / above.shape[1]
     return {"exposure_ratio": clip.share(limits > LIMIT_SHARE)}

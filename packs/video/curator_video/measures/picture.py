@@ -29,7 +29,7 @@ def colour(clip: Pictures) -> dict[str, float | bool | None]:
         red, green, blue = cv2.split(frame.take(rows, axis=0).take(columns, axis=1))
         high, low = cv2.max(cv2.max(red, green), blue), cv2.min(cv2.min(red, green), blue)
         apart = cv2.subtract(high, low)
-        saturation = cv2.divide(apart, cv2.max(high, 1), dtype=cv2.CV_32F)
+        saturation = cv2.divide(apart, np.maximum(high, 1), dtype=cv2.CV_32F)
         found.append((cv2.mean(saturation)[0], colourfulness(red, green, blue), np.count_nonzero(apart > GREY_TOLERANCE) / apart.size))
     saturation, colourful, coloured = np.array(found).T
     return {"saturation": float(saturation.mean()), "colourfulness": float(colourful.mean()),

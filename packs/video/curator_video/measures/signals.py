@@ -119,6 +119,6 @@ class Signals(Stage):
         contract = self.contract()
         none = [None] * len(batch)
         given = [(getattr(batch, name) or none) if name in contract.needs else none for name in ("thumbs", "thumb_times", "frames")]
-        measured = [self._measure(*of_clip, contract.adds) for of_clip in zip(*given, strict=True)]
+        measured = [self._measure(thumbs, times, frames, contract.adds) for thumbs, times, frames in zip(*given, strict=True)]
         return batch.with_columns({name: pa.array([of_clip[name] for of_clip in measured], kind)
                                    for name, kind in contract.adds.items()})

@@ -83,7 +83,7 @@ def find_cuts(clip: Thumbs) -> np.ndarray:
     distance = pictures.distances(slice(None, -1), slice(1, None))
     found = np.zeros(len(distance), bool)
     for k in np.flatnonzero(distance > CUT_DISTANCE):
-        near = np.delete(distance[max(0, k - 8):k + 9], min(k, 8))
+        near = np.delete(distance[max(0, k - 8):k + 9], min(int(k), 8))
         if len(near) and distance[k] <= STANDS_UP * np.median(near) + 0.1:
             continue
         if clip.change[k] < CUT_CHANGE or distance[k] < distance[max(0, k - 1):k + 2].max():  # one thing that moves fast is no cut

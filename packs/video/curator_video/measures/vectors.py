@@ -86,6 +86,7 @@ class Vectors(Stage):
         if film.stream.codec_context.codec.canonical_name not in CODECS:
             return None, None
         end = self._length(film) if part.end is None else part.end
+        assert end is not None, "it has a picture, or it would not be open"
         stop = part.begin + self.part * (end - part.begin)
         return lengths(chosen(film.frames(part.begin, end), Choice("fps", self.fps, 1), part.begin, end, Seen(), once=True), stop)
 
@@ -113,7 +114,7 @@ def lengths(pictures: Iterator[tuple[float, Any]], stop: float) -> tuple[float |
     if min(size) < PATCH:
         return mean, None
     down, across = (np.arange(PATCH // 2, side, PATCH) // CELL for side in size[::-1])  # a patch's middle lies between four cells
-    middles = sum(field[down[:, None] - y, across[None] - x] for y in (0, 1) for x in (0, 1)) / 4
+    middles = np.sum([field[down[:, None] - y, across[None] - x] for y in (0, 1) for x in (0, 1)], axis=0) / 4
     return mean, float(middles.min())
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from curator.api.batch import Batch
 from curator.api.counts import Counts
 from curator.api.findings import Alarm, Finding, Line
 from curator.api.stage import Contract, Stage
@@ -72,6 +71,7 @@ class Windowed(Stage):
         self.at_least(1, "frames")
         self.prompt = prompt_of(self.prompt)
         columns_of(self.prompt)
+        self.count_by = (f"{self.into}_finish_reason",)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -83,10 +83,6 @@ class Windowed(Stage):
                                "end_s": pa.float64()},
                         adds={self.into: pa.string(), f"{self.into}s": pa.list_(CAPTION), f"{self.into}_tokens": pa.int32(),
                               f"{self.into}_finish_reason": pa.string()})
-
-    @property
-    def count_by(self) -> tuple[str, ...]:
-        return (f"{self.into}_finish_reason",)
 
     def findings(self, step: str, counts: Counts) -> Iterator[Finding]:
         by = {reason: sum(ports.values()) for reason, ports in counts.by_value.get(self.count_by[0], {}).items()}
@@ -119,7 +115,7 @@ class Windowed(Stage):
                     found.append(Window(row, start, end, [frames[k] for k in at], shown, text))
         return found
 
-    def told(self, batch: Batch, asked: Sequence[Window], said: Sequence[Said]) -> Batch:
+    def told(self, batch: VideoBatch, asked: Sequence[Window], said: Sequence[Said | Any]) -> VideoBatch:
         """The batch with the answers to its windows."""
         rows: list[list[tuple[Window, Said]]] = [[] for _ in range(len(batch))]
         for window, answer in zip(asked, said, strict=True):
@@ -127,7 +123,8 @@ class Windowed(Stage):
         lists = [[{"start": w.start, "end": w.end, "text": s.text or None, "finish_reason": s.finish_reason} for w, s in row] or None
                  for row in rows]
         texts = [" ".join(s.text for _, s in row if s.text) or None for row in rows]
-        tokens = [sum(s.tokens for _, s in row) if row and all(s.tokens is not None for _, s in row) else None for row in rows]
+        counts = [[s.tokens for _, s in row if s.tokens is not None] for row in rows]
+        tokens = [sum(known) if row and len(known) == len(row) else None for row, known in zip(rows, counts, strict=True)]
         reasons = [next((s.finish_reason for _, s in row if s.finish_reason != "stop"), "stop") if row else None for row in rows]
         return batch.with_columns({
             self.into: pa.array(texts, pa.string()), f"{self.into}s": pa.array(lists, pa.list_(CAPTION)),

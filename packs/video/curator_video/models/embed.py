@@ -58,11 +58,12 @@ class Embed(Stage):
         self._encoder = ClipEncoder(self.model, ctx)
 
     def process(self, batch: VideoBatch) -> VideoBatch:
-        at = seen(batch)
-        made = self._encoder.clips([batch.frames[row] for row in at]) if len(at) else np.zeros((0, 0), np.float32)
+        clips = seen(batch)
+        at = np.array(list(clips), np.int64)
+        made = self._encoder.clips(list(clips.values())) if clips else np.zeros((0, 0), np.float32)
         return batch.with_columns({self.into: vector_column(unit(made) if self.normalize else made, at, len(batch))})
 
 
-def seen(batch: VideoBatch) -> np.ndarray:
-    """The rows that have a frame."""
-    return np.array([row for row, frames in enumerate(batch.frames or ()) if frames is not None and len(frames)], np.int64)
+def seen(batch: VideoBatch) -> dict[int, np.ndarray]:
+    """The frames of the rows that have one."""
+    return {row: frames for row, frames in enumerate(batch.frames or ()) if frames is not None and len(frames)}

@@ -32,10 +32,11 @@ class ClipEncoder:
         self.model, headless = load_model("AutoModel", model, self.place, optional=("pooler.",))
         config = self.model.config
         self.paired = hasattr(self.model, "get_video_features")
-        self.frames = frames_of(config)
-        if self.frames is None:
+        frames = frames_of(config)
+        if frames is None:
             raise CuratorError(f"{model!r} ({type(self.model).__name__}) reads no clips: name a model of videos (X-CLIP, VideoPrism, "
                                "VideoMAE, V-JEPA 2), or take image.embed inside `each` for the mean of its frames")
+        self.frames = frames
         if texts and not (self.paired and hasattr(self.model, "get_text_features")):
             raise CuratorError(f"{model!r} ({type(self.model).__name__}) knows no texts: name a model trained on clips with texts, such "
                                "as X-CLIP or VideoPrism")
@@ -48,7 +49,7 @@ class ClipEncoder:
         self._pixels = "pixel_values_videos" if "pixel_values_videos" in takes else "pixel_values"
         self._extra = {"skip_predictor": True} if "skip_predictor" in takes else {}  # V-JEPA 2: half of the work, for nothing
         self._inputs = ClipInputs(model, self.place)
-        self._tokenizer = load("AutoTokenizer", model) if texts else None
+        self._tokenizer: Any = load("AutoTokenizer", model) if texts else None
 
     @torch.inference_mode()
     def clips(self, clips: Sequence[np.ndarray]) -> np.ndarray:
@@ -91,7 +92,7 @@ class ClipEncoder:
 
     def _parts(self, clips: Sequence[np.ndarray]) -> list[Sequence[np.ndarray]]:
         """The clips in parts of so many pixels of the model's input."""
-        height, width = self._inputs.form.crop or self._inputs.form.size
+        height, width = self._inputs.form.crop or self._inputs.form.scaled(0, 0)  # without a crop there is one size
         at_once = max(1, PIXELS_AT_ONCE // (self.frames * height * width))
         return [clips[at:at + at_once] for at in range(0, len(clips), at_once)]
 

@@ -56,13 +56,14 @@ class TextMatch(Stage):
     def process(self, batch: VideoBatch) -> VideoBatch:
         texts = batch.column(self.text)
         worded = {row for row, text in enumerate(texts) if text and not text.isspace()}
-        both = np.array([row for row in seen(batch) if row in worded], np.int64)
+        clips = {row: frames for row, frames in seen(batch).items() if row in worded}
+        both = np.array(list(clips), np.int64)
         cosines = np.zeros(0, np.float32)
         truncated = np.full(len(batch), None, object)
         if worded:
             rows = sorted(worded)
             truncated[rows] = self._encoder.too_long([texts[row] for row in rows])
         if len(both):
-            cosines = self._encoder.cosines([batch.frames[row] for row in both], [texts[row] for row in both])
+            cosines = self._encoder.cosines(list(clips.values()), [texts[row] for row in both])
         return batch.with_columns({self.into: scattered(cosines, both, len(batch)),
                                    f"{self.into}_truncated": pa.array(truncated, pa.bool_())})

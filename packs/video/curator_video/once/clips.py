@@ -108,7 +108,7 @@ class Clips(Stage):
                 try:
                     film = films.open(part)
                     part = replace(part, combed=False)  # that is found out for each clip
-                    whole = replace(part, begin=begin, end=end) if end is not None else part
+                    whole = replace(part, begin=begin, end=end) if begin is not None and end is not None else part
                     yield from _Run(self, film, again, row, part, whole).answers()
                 except self._bad as error:
                     yield Outputs(failed=row.with_error([str(error)]))
@@ -141,7 +141,7 @@ class _Run:
         self._longest = min(stage._cut.max + stage._cut.crop + stage._cut.margin, longest)  # that is held, in seconds
         divided = whole is not part
         own = (part.begin, part.end) if divided else (-float("inf"), float("inf"))
-        self._line = Line(stage._find.threshold, own)  # type: ignore[arg-type]
+        self._line = Line(stage._find.threshold, own)  # type: ignore[arg-type]  # a part that is not the whole has an end
         self._first = not divided or part.begin <= whole.begin
         self._end = part.begin
         self._clips: list[dict[str, Any]] = []

@@ -150,7 +150,7 @@ class Decode(Stage):
 
         self._bad, self._length, self._combing = BadFilm, length_of, Combing
         self.choice = Choice(self.pick, self.fps, self.count)
-        self.options = {"max_pixels": self.max_pixels}
+        self.options: dict[str, Any] = {"max_pixels": self.max_pixels}
         self._keys_only = self.pick == "keyframes" and not self.thumbs
         if self._keys_only:
             self.options["skip_frame"] = "NONKEY"
@@ -199,14 +199,15 @@ class Decode(Stage):
         frames: list[np.ndarray] = []
         times: list[float] = []
         most = self.most(size)
-        seen, latest = Seen(), (-1.0, None)
+        seen, shown_at = Seen(), -1.0
+        shown: np.ndarray | None = None
         combing = self._combing(COMB_S)
         woven = self.deinterlace == "yes" or (self.deinterlace == "auto" and part.combed)
         pictures = self._watched(film.frames(begin, end, woven), film, begin, thumbs, combing)
         for time, frame in chosen(pictures, self.choice, begin, end, seen):
-            if time != latest[0]:
-                latest = time, film.upright(frame, size)
-            frames.append(latest[1])
+            if shown is None or time != shown_at:
+                shown_at, shown = time, film.upright(frame, size)
+            frames.append(shown)
             times.append(time)
             if len(frames) > most:
                 raise TooMuch("too_large")

@@ -138,7 +138,7 @@ class Film:
         """(width, height) whose longer (`long`) or shorter (`short`) side has `size`, both even; never larger than it is."""
         reference = max(self.width, self.height) if side == "long" else min(self.width, self.height)
         scale = min(1.0, size / reference)
-        return tuple(max(2, 2 * round(scale * one / 2)) for one in (self.width, self.height))  # type: ignore[return-value]
+        return tuple(max(2, 2 * round(scale * one / 2)) for one in (self.width, self.height))
 
     def packets(self, audio: int | None = None) -> Iterator[Any]:
         """All packets of the pictures from the beginning, and those of the audio stream of this index, not decoded."""
@@ -155,7 +155,8 @@ class Film:
         """
         if reopen:
             self._open()
-        self._last, self._pending = math.inf, None
+        self._last = math.inf
+        self._pending: tuple[float, Any] | None = None
         return self.container
 
     @property
@@ -188,7 +189,7 @@ class Film:
     def _begin(self) -> None:
         self._open()
         self.rate: Fraction = self.stream.average_rate or self.stream.guessed_rate or Fraction(25)
-        self.by_count, self.origin, self._count = False, None, 0
+        self.by_count, self.origin, self._count = False, 0, 0
         raw = self._decoded()
         _, first = next(raw, (None, None))
         if first is None:

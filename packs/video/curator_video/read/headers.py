@@ -87,7 +87,7 @@ def scanned(film: Film) -> dict[str, Any]:
     scan = Scan()
     sound = film.container.streams.audio[0] if film.container.streams.audio else None
     base = None if sound is None else sound.time_base
-    per_sample = 0.0 if sound is None or not sound.codec_context else 1 / ((sound.codec_context.sample_rate or 1) * base)
+    per_sample = 0.0 if sound is None or base is None or not sound.codec_context else 1 / ((sound.codec_context.sample_rate or 1) * base)
     for packet in film.packets(None if sound is None else sound.index):
         if packet.stream_index == film.stream.index:
             scan.add(packet)
@@ -107,7 +107,7 @@ def scanned(film: Film) -> dict[str, Any]:
         **_order(film, scan, ticks * float(tick), duration),
     }
     reached = duration
-    if scan.sound is not None:
+    if scan.sound is not None and base is not None:
         begin, end = (float(one * base) - film.first_s for one in scan.sound)
         found |= {"audio_duration": end - begin, "audio_offset": begin}
         reached = max(duration or 0.0, end)

@@ -72,7 +72,8 @@ def _striped(lines: np.ndarray) -> float:
 def deinterlaced(pictures: Iterable[tuple[float, Any]]) -> Iterator[tuple[float, Any]]:
     """One whole picture of each woven one, at its time: the first field, and between its lines what FFmpeg's bwdif makes of
     these and of the pictures before and after."""
-    graph, shape = None, None
+    graph: Any = None
+    shape = None
     waiting: deque[tuple[float, Any, Any, int]] = deque()
     for time, frame in pictures:
         if (frame.width, frame.height, frame.format.name) != shape:

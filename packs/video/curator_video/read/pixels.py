@@ -154,7 +154,7 @@ def _shrunk(plane: np.ndarray, size: tuple[int, int], shift: int) -> np.ndarray:
         plane = cv2.resize(plane, (width // 2, height // 2), interpolation=cv2.INTER_AREA)
         height, width = plane.shape
     small = cv2.resize(plane, size, interpolation=cv2.INTER_AREA)
-    return (small >> shift).astype(np.uint8) if shift else small
+    return np.right_shift(small, shift).astype(np.uint8) if shift else small
 
 
 def _is_full(frame: Any) -> bool:

@@ -11,8 +11,8 @@ WHITE = 203.0    # candelas a square metre of a white sheet (ITU-R BT.2408)
 PEAK = 1000.0    # the brightest that is told apart, and what HLG is meant for
 KNEE = 0.5       # of white: what is darker stays as it is
 GAMMA = 2.4      # of an ordinary screen (ITU-R BT.1886)
-_TO_709 = np.float32([[1.6605, -0.5876, -0.0728], [-0.1246, 1.1329, -0.0083], [-0.0182, -0.1006, 1.1187]])  # ITU-R BT.2087
-_LUMA_2020 = np.float32([0.2627, 0.6780, 0.0593])
+_TO_709 = np.array([[1.6605, -0.5876, -0.0728], [-0.1246, 1.1329, -0.0083], [-0.0182, -0.1006, 1.1187]], np.float32)  # ITU-R BT.2087
+_LUMA_2020 = np.array([0.2627, 0.6780, 0.0593], np.float32)
 _BT2020 = 9  # primaries
 
 

@@ -110,7 +110,8 @@ class Detector:
         """Take the new pictures into the window."""
         times = np.array([time for time, _, _ in self._new])
         thumbs = np.stack([thumb for _, thumb, _ in self._new])
-        chroma = np.stack([one for _, _, one in self._new]) if self._new[0][2] is not None else None  # type: ignore[misc]
+        colour = [one for _, _, one in self._new if one is not None]  # of all, or of none
+        chroma = np.stack(colour) if colour else None
         self._new = []
         if self.found.start is None:
             self.found.start = float(times[0])
@@ -127,7 +128,7 @@ class Detector:
         far = row.distances()
         if first:
             far[0] = levels[0] = np.nan  # the first is compared to nothing
-        self._thumbs = thumbs if first else np.concatenate([self._thumbs, thumbs])  # type: ignore[list-item]
+        self._thumbs = thumbs if self._thumbs is None else np.concatenate([self._thumbs, thumbs])
         for name, values in (("_time", times), ("_std", row.std[1:]), ("_mean", row.mean[1:]), ("_far", far), ("_levels", levels)):
             setattr(self, name, np.concatenate([getattr(self, name), values]))
         self.likely = times[(far > _CUT) | ((levels > _LEVELS) & (far > _LEAST))].tolist()
@@ -150,7 +151,8 @@ class Detector:
             stop = min(int(np.searchsorted(self._time, self._time[-1] - reach)), count - _AROUND - 1)
             stop = max(stop, count - _MOST, self._next)
         blank = self._std < BLANK
-        lasts = np.diff(self._time, append=self.found.end if last else self._time[-1])
+        until = self._time[-1] if not last or self.found.end is None else self.found.end
+        lasts = np.diff(self._time, append=until)
         counted = (self._time >= self._counted[0]) & (self._time < self._counted[1])
         for name, which in (("blank_s", blank & counted), ("counted_s", counted)):
             setattr(self.found, name, getattr(self.found, name) + float(lasts[self._next:stop][which[self._next:stop]].sum()))

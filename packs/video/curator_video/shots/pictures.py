@@ -127,6 +127,6 @@ class Bars:
     def _found(self) -> tuple[slice, slice]:
         kept = []
         for dark, least in zip(self._dark, _LEFT, strict=True):
-            lit = np.flatnonzero(dark < _BAR_SHARE * self._seen) if self._seen else []
+            lit = np.flatnonzero(dark < _BAR_SHARE * self._seen) if self._seen else np.zeros(0, int)
             kept.append(slice(int(lit[0]), int(lit[-1]) + 1) if len(lit) >= least else slice(None))
         return kept[0], kept[1]

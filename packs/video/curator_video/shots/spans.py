@@ -130,12 +130,13 @@ class Spans(Stage):
     def cut(self, span: dict) -> list[dict[str, Any]]:
         """The clips of one shot, or the shot as it is, if that is too short."""
         before, after = span.get("before") or START, span.get("after") or END
-        whole = {"start": float(span["start"]), "end": float(span["end"]), "before": before, "after": after, "kept": False}
-        first = self.first(whole["start"], before)
-        stop = whole["end"] - self.crop - (self.margin if after in GRADUAL else 0.0)
+        start, end = float(span["start"]), float(span["end"])
+        whole = {"start": start, "end": end, "before": before, "after": after, "kept": False}
+        first = self.first(start, before)
+        stop = end - self.crop - (self.margin if after in GRADUAL else 0.0)
         length = stop - first
         if length < max(self.min - EPSILON_S, EPSILON_S):
-            return [whole] if whole["end"] > whole["start"] else []
+            return [whole] if end > start else []
         count = max(1, math.ceil(length / self.max - EPSILON_S))
         at = [first + length * k / count for k in range(count)] + [stop]
         return [{"start": low, "end": high, "before": "part" if k else before, "after": "part" if k < count - 1 else after, "kept": True}
