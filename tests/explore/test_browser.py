@@ -157,6 +157,30 @@ def test_rules_that_dropped_nothing_wait_folded_and_ask_nothing(page):
     page.until(lambda: page.run(said, idle) == "drops none", "its histogram")
 
 
+@pytest.mark.parametrize(("tab", "card", "said"), [("thresholds", "rule few", "drops 3,"), ("scores", "n", "0 to 2")])
+def test_an_answer_that_comes_late_does_not_show_the_numbers_of_a_filter_that_is_gone(page, tab, card, said):
+    page.go(tab)
+    says = page.one(f'[aria-label="{card}"] .says')
+    page.until(lambda: says.text, "histogram")
+    page.run("""const real = fetch;
+      Object.assign(window, { late: [], read: 0 });
+      window.fetch = async (url, how) => {
+        const answer = await real(url, how);
+        if (!url.endsWith("histogram") || !how.body.includes("n < 5")) return answer;
+        const told = await answer.json();
+        await new Promise((go) => late.push(go));
+        setTimeout(() => { read += 1; }); // behind all that the page does with it
+        return { ok: answer.ok, json: async () => told };
+      };""")
+    page.one("input.where").send_keys("n < 5\n")
+    page.until(lambda: page.run("return late.length"), "the first question")
+    page.one("input.where").send_keys("\ue009a\ue000", "n < 3\n")
+    page.until(lambda: said in says.text, "the second answer")
+    page.run("for (const go of late) go()")
+    page.until(lambda: page.run("return read === late.length"), "the first answer")
+    assert said in says.text
+
+
 def test_groups_are_ordered_by_a_click_on_a_column(page):
     page.go("groups?by=reason")
     cells = "return [...document.querySelectorAll('td.name button')].map((one) => one.textContent)"

@@ -95,6 +95,19 @@ export function renew(before) {
   }
 }
 
+// Null where the filter has changed meanwhile: the answer for that one is on its way, or there already.
+async function histogram(of) {
+  const given = asked();
+  const same = () => JSON.stringify(given) === JSON.stringify(asked());
+  try {
+    const data = await ask("histogram", { ...of, filter: given });
+    return same() ? data : null;
+  } catch (error) {
+    if (same()) throw error;
+    return null;
+  }
+}
+
 class RuleCard {
   constructor(run, rule) {
     Object.assign(this, { run, rule, at: 0, key: key(rule) });
@@ -177,8 +190,8 @@ class RuleCard {
     const threshold = this.rule.thresholds[this.at];
     if (!threshold) return this.estimate(false);
     try {
-      const data = await ask("histogram", { filter: asked(), rule: { stage: this.rule.stage, reason: this.rule.reason, at: this.at } });
-      if (threshold !== this.rule.thresholds[this.at]) return undefined;
+      const data = await histogram({ rule: { stage: this.rule.stage, reason: this.rule.reason, at: this.at } });
+      if (!data || threshold !== this.rule.thresholds[this.at]) return undefined;
       this.data = data;
       this.chart.element.hidden = Boolean(data.empty); // what it shows is of another filter
       if (data.empty) this.says.textContent = `Nothing to show: ${data.empty}.`;
@@ -290,7 +303,8 @@ class ScoreCard {
 
   async load() {
     try {
-      const data = await ask("histogram", { column: this.column, filter: asked() });
+      const data = await histogram({ column: this.column });
+      if (!data) return;
       if (data.empty) {
         this.says.textContent = `Nothing to show: ${data.empty}.`;
         this.chart.element.hidden = true;
