@@ -34,6 +34,15 @@ class Window:
 
 
 @dataclass(kw_only=True)
+class Bounded(Stage):
+    least: int
+    most: int | None = 9
+
+    def __post_init__(self) -> None:
+        self.at_least(1, "least", "most")
+
+
+@dataclass(kw_only=True)
 class Score(Stage):
     """A stage with a parameter of each kind."""
 
@@ -209,6 +218,14 @@ def test_a_name_of_its_own_is_kept_and_not_inherited_by_accident():
         pass
 
     assert (Named.name, Child.name) == ("dedup.exact", "child")
+
+
+@pytest.mark.parametrize("least", [0, -1.0, float("nan"), None])
+def test_a_parameter_has_a_least_value_and_is_none_only_where_it_may_be(least):
+    assert Bounded(least=1, most=None).most is None
+    for wrong in ({"least": least}, {"least": 1, "most": 0}):
+        with pytest.raises(ValueError, match=r"(least|most) must be 1 or more, got "):
+            Bounded(**wrong)
 
 
 def test_with_gives_an_adjusted_copy_and_leaves_the_stage_alone():

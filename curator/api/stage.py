@@ -215,10 +215,14 @@ class Stage:
         return adjusted
 
     def at_least(self, least: float, *names: str) -> None:
-        """For `__post_init__`: raise ValueError if one of these parameters is smaller. None is not."""
+        """For `__post_init__` of a dataclass: raise ValueError if one of these parameters is smaller, or None
+        where it may not be."""
+        assert dataclasses.is_dataclass(self)
+        may = {f.name: f.default is None or "None" in str(f.type) for f in dataclasses.fields(self)}
         for name in names:
             value = getattr(self, name)
-            if value is not None and not value >= least:  # so that NaN is refused
+            fits = may[name] if value is None else value >= least  # so that NaN is refused
+            if not fits:
                 raise ValueError(f"{name} must be {least} or more, got {value}")
 
     def parameters(self) -> dict[str, Any]:
