@@ -193,9 +193,9 @@ def test_no_error_is_swallowed():
 # Physical lines a room, a ratchet: a number falls with the code, and rises only with a feature that needs it. "." are the files
 # beside the rooms.
 LINES = {
-    "api": 2153,
+    "api": 2157,
     "machine": 451,
-    "io": 5875,
+    "io": 5879,
     "io/tables": 2092,
     "sql": 507,
     "registry": 427,
@@ -204,13 +204,13 @@ LINES = {
     "pipeline": 1132,
     "stages": 2504,
     "engine": 3905,
-    "recipe": 1652,
+    "recipe": 1654,
     "worker": 2254,
     "observe": 2930,
     "testing": 1263,
     "runtime": 1361,
     "run/raydata": 991,
-    "run": 3765,
+    "run": 3766,
     "explore": 1482,
     "results": 2250,
     "outside": 1115,
@@ -233,8 +233,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 14570
-    assert sum(LINES.values()) <= 43032
+    assert sum(LINES[room] for room in SLIM_CORE) <= 14575
+    assert sum(LINES.values()) <= 43043
 
 
 def test_nothing_names_a_machine():

@@ -11,7 +11,9 @@ from curator_dedup import DedupExact
 
 from curator import read, write
 from curator.api.errors import InputError
+from curator.front import load
 from curator.io.files.folder import Folder
+from curator.recipe.inputs import reads
 from curator.stages import Drop
 
 DOCUMENTS = [{"id": f"d{i}", "text": f"document number {i % 40}", "when": "2024-05-01", "tags": ["a", str(i)]} for i in range(60)]
@@ -101,8 +103,9 @@ def test_s3(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
-def test_names_that_are_not_utf8_are_read_and_said_with_their_bytes_escaped(tmp_path, kind):
-    place = os.fsencode(tmp_path) + b"/in/sub\xe4"
+def test_names_that_are_not_utf8_are_read_and_said_with_their_bytes_escaped(tmp_path, kind, monkeypatch):
+    place = os.fsencode(tmp_path) + b"/in/\xe4_sub"
+    monkeypatch.setattr("sys.argv", ["curator", "run", "recipe.yaml", os.fsdecode(place)])
     os.makedirs(place)
     rows = pa.table({"text": ["a", "b"]})
     for name in (b"plain", b"\xff\xfe"):
@@ -111,7 +114,8 @@ def test_names_that_are_not_utf8_are_read_and_said_with_their_bytes_escaped(tmp_
                 pq.write_table(rows, file)
             else:
                 file.write(b'{"text": "a"}\n{"text": "b"}\n{"text": \n')
-    given = {"folder": str(tmp_path / "in"), "glob": str(tmp_path / "in" / "*" / f"*.{kind}"), "as bytes": os.fsdecode(place)}
+    given = {"folder": str(tmp_path / "in"), "glob": str(tmp_path / "in" / "*" / f"*.{kind}"), "as bytes": os.fsdecode(place),
+             "below": os.fsdecode(place + b"/**")}
     for how, path in given.items():
         run = (read(path, format=kind) >> write(str(tmp_path / how), format="jsonl", compression=None)).run
         found = run(workers=0, check=False)
@@ -121,6 +125,13 @@ def test_names_that_are_not_utf8_are_read_and_said_with_their_bytes_escaped(tmp_
         assert {Path(json.loads(line)["source"]).stem for line in text.splitlines()} == {"plain", r"\xff\xfe"}
     with pytest.raises(InputError, match=r"cannot open .*/out\\xff: its name is not UTF-8"):
         (read(path, format=kind) >> write(os.fsdecode(os.fsencode(tmp_path) + b"/out\xff"))).run(workers=0)
+
+
+def test_a_name_that_is_not_utf8_is_given_to_a_recipe(tmp_path):
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/a\xff.jsonl")
+    Path(path).write_text('{"text": "a"}\n')
+    recipe = "name: x\nread: {jsonl: {path: docs/}}\nwrite: jsonl\nout: " + str(tmp_path / "out")
+    assert load(recipe, reads(recipe, [path])).run(workers=0).records["written"] == 1
 
 
 def test_a_link_to_itself_is_told(tmp_path):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import os
 import pickle
+from pathlib import Path
 
 import fsspec
 import pytest
@@ -359,6 +360,18 @@ def test_a_missing_extra_says_the_command(monkeypatch):
         list_files("s3://bucket/x")
     with pytest.raises(InputError, match=r"pip install 'curator-core\[gcs\]'"):
         list_files("gs://bucket/x")
+
+
+def test_two_names_that_are_told_alike_are_not_taken_for_one(tmp_path):
+    for name in (b"a\xff", b"a\\xff"):
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)).touch()
+    with pytest.raises(InputError, match=r"a\\xff is the name of two files"):
+        list_files(str(tmp_path))
+
+
+def test_what_fails_in_a_place_whose_name_is_not_utf8_is_told_as_text():
+    told = str(fault(PermissionError(errno.EACCES, "no", "/d/\udcff"), "list", "/d"))
+    assert told.encode().startswith(rb"cannot list /d/\xff: no permission")
 
 
 def test_a_folder_without_permission(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -44,7 +45,7 @@ def fault(error: BaseException, doing: str, uri: str) -> InputError:
     reason = _reason(error, uri.partition("://")[0] if "://" in uri else "")
     place = getattr(error, "filename", None)
     if isinstance(place, str) and place.startswith(f"{uri.rstrip('/')}/"):  # a folder below, a file in it
-        uri = place
+        uri = os.fsencode(place).decode("utf-8", "backslashreplace")
     if doing == "write" and reason == _REASONS[errno.ENOENT]:
         reason = "nothing can be made there. To go on, write to another path"
     return InputError(f"cannot {doing} {uri}: {reason}")

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from curator.api.errors import InputError
 from curator.io.files.faults import explained
 
 TEMPORARY = ".tmp-"  # names of files that are not complete begin so
@@ -253,7 +254,9 @@ def _on_disk(path: str) -> str:
 
 
 def _info(path: str, found: os.stat_result) -> FileInfo:
-    path = as_text(path)
+    name, path = path, as_text(path)
+    if path != name and os.path.lexists(path):
+        raise InputError(f"{path} is the name of two files: one's has bytes that are not UTF-8; rename it")
     if stat.S_ISDIR(found.st_mode):
         return FileInfo(path, is_folder=True)
     return FileInfo(path, found.st_size, str(found.st_mtime_ns))

@@ -66,7 +66,7 @@ class Manifest(PathSource):
         return self._reader.units()
 
     def columns(self) -> dict[str, pa.DataType | None]:
-        self._reader = self._reader or self._opened()
+        self._reader = self._opened()
         have = {self.names.get(name, name): kind for name, kind in self._reader.columns().items()}
         holder = next((name for name in self.holders if name in have), None)
         if holder is None and "bytes" not in have:
@@ -162,7 +162,7 @@ class Manifest(PathSource):
         paths = batch.column("path")
         gone = set()
         for path in {one for one, has in zip(paths, held, strict=True) if one and not has}:
-            folder = Folder.open(posixpath.dirname(path), self.storage_options)
+            folder = Folder(posixpath.dirname(path) or ".", self.storage_options)
             if not folder.exists(posixpath.basename(path)):
                 gone.add(path)
         return [f"no such file: {path}" if path in gone and not has else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import numpy as np
 import pyarrow as pa
@@ -122,3 +123,21 @@ def test_what_is_no_manifest_is_told_before_anything_runs(folder):
     for wrong in ({"unit_bytes": 0}, {"names": {"a": "path", "b": "path"}}, {"path": ""}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             Manifest(**{"path": "x", **wrong})
+
+
+def test_a_folder_whose_name_is_not_utf8(folder):
+    place = folder / os.fsdecode(b"\xff_a")
+    place.mkdir()
+    (folder / "b.flac").rename(place / "b.flac")
+    source = Manifest(path=lines(place, {"audio_filepath": "b.flac"}, {"audio_filepath": "none.flac"}), exists=True)
+    found = read(source)
+    assert [r["path"] for r in found["out"]] == [rf"{folder}/\xff_a/b.flac"]
+    assert [r["error"] for r in found["failed"]] == [rf"no such file: {folder}/\xff_a/none.flac"]
+
+
+def test_a_manifest_that_came_later_is_read_by_the_same_source(folder):
+    (folder / "lists").mkdir()
+    source = Manifest(path=str(folder / "lists"))
+    for count in (1, 2):
+        lines(folder / "lists", {"audio_filepath": f"{count}.wav"}, name=f"{count}.jsonl")
+        assert len(read(source)["out"]) == count
