@@ -25,7 +25,7 @@ from curator import Resources
 from curator.api.resources import Node
 from curator.api.stage import Stage
 from curator.engine.events import Action, Event, StartWorker, StopWorker, Submit
-from curator.engine.protocol import Done, Resume
+from curator.engine.protocol import Done, Emitted, Resume
 from curator.pipeline.plan import Operator, Step, Target
 from curator.trial.cluster import Cost, PacedCluster, Worker
 
@@ -74,7 +74,7 @@ class Driven(PacedCluster):
         costs = {o.index: Cost(row_seconds(o), SETUP_S, {} if o.kind == "sink" else {o.index + 1: 1.0}) for o in operators()}
         super().__init__(operators(), costs, [(0, UNIT_ROWS)] * units, dict.fromkeys(range(nodes), NODE), ROW_BYTES)
         self.message_s, self.fast, self.rng = message_s, fast, random.Random(0)
-        self.turned = self.driver_s = self.worked_s = 0.0
+        self.turned = self.driver_s = self.begun_s = 0.0
         self.events = self.written = self.calls = 0  # a call: one, or a part of a read
         self.obey(self.scheduler.start(0.0))
 
@@ -111,8 +111,13 @@ class Driven(PacedCluster):
 
     def takes_s(self, worker: Worker, rows: int) -> float:
         took = super().takes_s(worker, rows) * (1.0 if worker.operator.kind == "source" else self.rng.uniform(0.8, 1.2))
-        self.calls, self.worked_s = self.calls + 1, self.worked_s + took
+        self.calls, self.begun_s = self.calls + 1, self.begun_s + took
         return took
+
+    @property
+    def worked_s(self) -> float:
+        """Seconds of work so far: of what was begun, without what is still to be done of it."""
+        return self.begun_s - sum(max(0.0, when - self.now) for when, _, _, event in self.heap if isinstance(event, (Done, Emitted)))
 
 
 def measure(nodes: int, seconds: float, message_us: float, fast: float) -> dict[str, Any]:
@@ -121,16 +126,16 @@ def measure(nodes: int, seconds: float, message_us: float, fast: float) -> dict[
     cluster = Driven(nodes, seconds, message_us / 1e6, fast)
     cluster.run_until(seconds / 2)
     begin, events, written, driver = cluster.now, cluster.events, cluster.written, cluster.driver_s
-    worked, calls = cluster.worked_s, cluster.calls
+    worked, begun, calls = cluster.worked_s, cluster.begun_s, cluster.calls
     cluster.run_until(seconds)
     passed = cluster.now - begin
-    worked, calls = cluster.worked_s - worked, cluster.calls - calls
+    worked, begun, calls = cluster.worked_s - worked, cluster.begun_s - begun, cluster.calls - calls
     return {"nodes": nodes, "workers": len(cluster.workers), "cores_busy": round(worked / passed / (nodes * NODE.cpus), 3),
             "rows_s": round((cluster.written - written) / passed), "rows_of_optimum": round(
                 (cluster.written - written) / passed / optimum(nodes), 3),
             "driver_busy": round((cluster.driver_s - driver) / passed, 3), "events_s": round((cluster.events - events) / passed),
             "us_an_event": round(1e6 * (cluster.driver_s - driver) / max(1, cluster.events - events), 1),
-            "call_s": round(worked / max(1, calls), 2),
+            "call_s": round(begun / max(1, calls), 2),
             "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10, "took_s": round(time.perf_counter() - began)}
 
 
