@@ -181,6 +181,17 @@ def test_an_answer_that_comes_late_does_not_show_the_numbers_of_a_filter_that_is
     assert said in says.text
 
 
+def test_the_records_nearest_to_a_threshold_are_those_of_the_filter(page):
+    page.go("thresholds")
+    card = page.one('[aria-label="rule few"]')
+    page.until(lambda: "drops 10" in card.text, "histogram")
+    card.find_element("css selector", "input[type=text]").send_keys("\ue009a\ue000", "20\n")
+    near = '[aria-label="rule few"] .near button .number'
+    page.until(lambda: len(page.all(near)) == 8, "nearest records")
+    page.one("input.where").send_keys("n < 5\n")
+    page.until(lambda: {one.text for one in page.all(near)} == {"1", "2", "3", "4"}, "those of the filter")
+
+
 def test_groups_are_ordered_by_a_click_on_a_column(page):
     page.go("groups?by=reason")
     cells = "return [...document.querySelectorAll('td.name button')].map((one) => one.textContent)"

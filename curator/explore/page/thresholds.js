@@ -95,12 +95,12 @@ export function renew(before) {
   }
 }
 
-// Null where the filter has changed meanwhile: the answer for that one is on its way, or there already.
-async function histogram(of) {
+// Of the records in the filter. Null where that has changed meanwhile: the answer for the new one is on its way, or there already.
+async function within(name, of) {
   const given = asked();
   const same = () => JSON.stringify(given) === JSON.stringify(asked());
   try {
-    const data = await ask("histogram", { ...of, filter: given });
+    const data = await ask(name, { ...of, filter: given });
     return same() ? data : null;
   } catch (error) {
     if (same()) throw error;
@@ -190,9 +190,10 @@ class RuleCard {
     const threshold = this.rule.thresholds[this.at];
     if (!threshold) return this.estimate(false);
     try {
-      const data = await histogram({ rule: { stage: this.rule.stage, reason: this.rule.reason, at: this.at } });
+      const data = await within("histogram", { rule: { stage: this.rule.stage, reason: this.rule.reason, at: this.at } });
       if (!data || threshold !== this.rule.thresholds[this.at]) return undefined;
       this.data = data;
+      if (!this.near.hidden) this.neighbours(); // they were of another filter
       this.chart.element.hidden = Boolean(data.empty); // what it shows is of another filter
       if (data.empty) this.says.textContent = `Nothing to show: ${data.empty}.`;
       else {
@@ -264,8 +265,8 @@ class RuleCard {
   async neighbours() {
     const value = this.line.value;
     try {
-      const found = await ask("near", { value, filter: asked(), limit: 4, rule: { stage: this.rule.stage, reason: this.rule.reason, at: this.at } });
-      if (value !== this.line.value) return;
+      const found = await within("near", { value, limit: 4, rule: { stage: this.rule.stage, reason: this.rule.reason, at: this.at } });
+      if (!found || value !== this.line.value) return;
       const sides = this.data?.drops === "above" ? ["above", "below"] : ["below", "above"];
       const side = (which, title) => [h("h4", {}, title), found[which].length ? found[which].map((row) => neighbour(row))
         : h("p", { class: "muted small" }, "none")];
@@ -303,7 +304,7 @@ class ScoreCard {
 
   async load() {
     try {
-      const data = await histogram({ column: this.column });
+      const data = await within("histogram", { column: this.column });
       if (!data) return;
       if (data.empty) {
         this.says.textContent = `Nothing to show: ${data.empty}.`;
