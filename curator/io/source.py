@@ -19,6 +19,7 @@ from curator.api.format import listing
 from curator.api.stage import Outputs, Source, SourceRange, Unit, setting
 from curator.io.files.compression import codec_of
 from curator.io.files.folder import FileInfo, ahead, list_files, open_input
+from curator.io.files.listing import HIDDEN, ending
 from curator.io.files.local import as_text
 from curator.io.tables.columns import Seen, check_named, conform, look_into
 from curator.io.tables.records import EXCERPT, Failure, as_records, failed_rows, pieces, visible_names
@@ -37,7 +38,7 @@ class PathSource(Source):
     storage_options: dict[str, Any] | None = setting(default=None)
     unit_bytes: int = setting(default=TARGET_BYTES)
 
-    # no fields: files of another kind in the folders, by ending, and folders that the run itself writes to
+    # no fields: files of another kind in the folders, by ending, and what the run itself writes to
     passed, not_read = Counter[str](), tuple[str, ...]()
 
     def __post_init__(self) -> None:
@@ -47,12 +48,18 @@ class PathSource(Source):
     def remarks(self) -> list[str]:
         return passed_over(self.path, self.passed)
 
-    def found(self, suffixes: tuple[str, ...]) -> list[FileInfo]:
+    def found(self, suffixes: tuple[str, ...], hidden: str = HIDDEN) -> list[FileInfo]:
         """The files; in a folder, those with these endings. What the run itself wrote is left out, unless
-        there is nothing else."""
-        self.passed = Counter()
-        files = list_files(self.path, self.storage_options, suffixes, passed=self.passed)
-        return [file for file in files if not file.uri.startswith(self.not_read)] or files
+        a path names nothing else."""
+        found, passed = dict[str, FileInfo](), list[FileInfo]()
+        for path in [self.path] if isinstance(self.path, str) else self.path:
+            files = list_files(path, self.storage_options, suffixes, hidden, passed)
+            found |= {file.uri: file for file in self._of_others(files) or files}
+        self.passed = Counter(ending(file.name) for file in self._of_others(passed))
+        return [found[uri] for uri in sorted(found)]
+
+    def _of_others(self, files: list[FileInfo]) -> list[FileInfo]:
+        return [file for file in files if not f"{file.uri}/".startswith(self.not_read)]
 
 
 @dataclass(kw_only=True)

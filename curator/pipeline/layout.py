@@ -17,6 +17,7 @@ from curator.api.errors import RecipeError
 from curator.api.stage import SIDE_OUTPUTS, Sink, Stage
 from curator.io.files.folder import Folder
 from curator.io.files.listing import CARD, CLUSTERS, DATA, RUN
+from curator.io.tables.one_file import ToFile
 from curator.pipeline.contracts import place_of
 from curator.pipeline.graph import Graph, Node
 
@@ -113,9 +114,11 @@ def sink_folder(sink: Sink) -> Folder:
 
 
 def written_to(out: Folder, stages: Iterable[Stage]) -> tuple[str, ...]:
-    """The folders that a run writes to, each with a slash at its end."""
-    sinks = (folder_of(stage) for stage in stages if isinstance(stage, Sink))
-    return tuple(f"{folder}/" for folder in (*(out.path_of(name) for name in (DATA, *ASIDE)), *sinks))
+    """The folders that a run writes to, and the files beside them, each with a slash at its end."""
+    sinks = [stage for stage in stages if isinstance(stage, Sink)]
+    places = [*(out.path_of(name) for name in (DATA, *ASIDE)), *(folder_of(sink) for sink in sinks),
+              *(sink.place for sink in sinks if isinstance(sink, ToFile))]
+    return tuple(f"{place}/" for place in places)
 
 
 def _run_folder(pipeline: Graph) -> tuple[str, dict[str, Any] | None]:

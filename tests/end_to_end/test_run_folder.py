@@ -10,6 +10,8 @@ from click.testing import CliRunner
 
 from curator import CuratorError, read, write
 from curator.cli.main import main
+from curator.front import from_source
+from curator.io.tables.jsonl import Jsonl
 from curator.stages import Drop
 
 
@@ -81,6 +83,19 @@ def test_an_output_does_not_read_itself(texts):
             (read(place, format="parquet") >> write("out", format="parquet")).run(workers=0)
     again = (read("out", format="parquet") >> write("again")).run(workers=0)
     assert again.records["in"] == 7
+
+
+def test_one_file_beside_the_files_that_are_read_is_no_input(tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.jsonl").write_text('{"text": "x"}\n')
+    source = Jsonl(path=str(tmp_path))
+    pipeline = from_source(source) >> write(str(tmp_path / "all.jsonl"))
+    for skipped in (0, 1):
+        result = pipeline.run(workers=0)
+        assert (result.records["in"], result.stats["units"]["skipped"]) == (2, skipped)
+        assert source.remarks() == []  # the parts are no files of another kind
+    with pytest.raises(CuratorError, match=r"all\.jsonl is read, .* a run does not read its own output"):
+        (read([str(tmp_path / "a.jsonl"), str(tmp_path / "all.jsonl")]) >> write(str(tmp_path / "all.jsonl"))).run(workers=0)
 
 
 # -- ids ------------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -182,12 +182,12 @@ class Folder:
 
 def list_files(path: str | list[str], storage_options: dict[str, Any] | None = None,
                suffixes: tuple[str, ...] = (), hidden: str = HIDDEN,
-               passed: Counter[str] | None = None) -> list[FileInfo]:
+               passed: list[FileInfo] | None = None) -> list[FileInfo]:
     """The files that paths, globs (`*`, `?`, `[ab]`, `**`), folders and URLs name, sorted by uri, each once.
 
     In a folder, and below it, files count whose lower-case name ends with one of `suffixes` (any if there are
     none); names that begin with a character of `hidden` are left out, and of the output of a run only the
-    written records are taken. `passed`: counts the endings of those that are passed over in a folder.
+    written records are taken. `passed`: is given those that are passed over in a folder.
 
     Raises:
         InputError: a path that names no file, or that cannot be listed.

@@ -35,9 +35,9 @@ HIDDEN = "._"  # names that begin with one of these do not count
 
 
 def expand(files: Files, path: str, given: str, suffixes: tuple[str, ...],
-           hidden: str = HIDDEN, passed: Counter[str] | None = None) -> list[FileInfo]:
-    """The files that `path` names; `given` is how the user wrote it. `passed`: counts the endings of those
-    in a folder that end in none of `suffixes`.
+           hidden: str = HIDDEN, passed: list[FileInfo] | None = None) -> list[FileInfo]:
+    """The files that `path` names; `given` is how the user wrote it. `passed`: is given those in a folder
+    that end in none of `suffixes`.
 
     A name that exists is taken as it stands, even if it looks like a glob. A glob names files, whatever their
     ending; one that ends in `**` names a folder and all below it, of which files with these `suffixes` count.
@@ -69,11 +69,11 @@ def is_glob(path: str) -> bool:
 
 
 def _in_folder(files: Files, path: str, given: str, suffixes: tuple[str, ...],
-               hidden: str, passed: Counter[str] | None) -> list[FileInfo]:
+               hidden: str, passed: list[FileInfo] | None) -> list[FileInfo]:
     everything = _visible(files.walk(path), path, (), hidden)
     found = [e for e in everything if not suffixes or e.name.lower().endswith(suffixes)]
     if passed is not None and len(found) < len(everything):
-        passed.update(ending(e.name) for e in everything if not e.name.lower().endswith(suffixes))
+        passed += [e for e in everything if not e.name.lower().endswith(suffixes)]
     if found:
         return found
     if not everything:

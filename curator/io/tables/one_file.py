@@ -61,6 +61,12 @@ class ToFile(ToParquet):
             raise InputError(f"{self.file} is there, and the run with its parts in {parts.uri} did not make "
                              "it as it is now: move it away, or write another file")
 
+    @property
+    def place(self) -> str:
+        """The file's full path or URL."""
+        folder, name = self._place()
+        return folder.path_of(name)
+
     def _place(self) -> tuple[Folder, str]:
         base, _, name = self.file.rpartition("/")
         base = base or ("/" if self.file.startswith("/") else ".")

@@ -43,9 +43,9 @@ def list_units(plan: Plan) -> list[tuple[int, Unit]]:
             units.append((operator.index, unit))
     outputs = written_to(plan.out, (step.stage for step in plan.steps))
     inside = next((part.uri for _, unit in units for part in unit.parts
-                   if part.uri.startswith(outputs)), None)
+                   if f"{part.uri}/".startswith(outputs)), None)
     if inside is not None:
-        folder = max((f for f in outputs if inside.startswith(f)), key=len)
+        folder = max((f for f in outputs if f"{inside}/".startswith(f)), key=len)
         raise InputError(f"{inside} is read, and {folder} is where this run writes: a run does not read its "
                          "own output; write elsewhere, or name what is to be read more closely")
     return units

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import os
 import tarfile
 import zipfile
 
@@ -11,8 +13,10 @@ import pytest
 from curator_text import CodeFiles, CodeLicense
 from curator_text.code.licenses import is_license_file, load_licenses
 
+from curator import write
 from curator.api.errors import RecipeError
 from curator.api.tasks import TextBatch
+from curator.front import from_source
 from curator.stages.drop import Drop
 from curator.testing import check_source, check_stage, run_stage
 
@@ -178,3 +182,17 @@ def test_the_stage_takes_the_head_first_and_the_rules_decide(tmp_path):
     own.write_text("licenses: {Mine: {phrases: []}}")
     with pytest.raises(RecipeError, match="Mine: phrases is a list"):
         load_licenses(str(own))
+
+
+def test_a_run_below_its_folder_goes_on_also_where_a_name_is_not_utf8(tmp_path):
+    place = tree(tmp_path / os.fsdecode(b"\xff_a"))
+    for skipped in (0, 1):
+        result = (from_source(CodeFiles(path=str(place))) >> write(str(tmp_path / "out"), compression=None)).run(workers=0, check=False)
+        assert (result.stats["units"]["skipped"], result.records["written"]) == (skipped, 6)
+    assert {json.loads(line)["repository"] for line in lines_of(tmp_path / "out")} == {r"\xff_a"}
+    inside = from_source(CodeFiles(path=str(tmp_path / "out"))) >> write(str(tmp_path / "out" / "again"), compression=None)
+    assert [inside.run(workers=0).stats["units"]["skipped"] for _ in range(2)] == [0, 1]
+
+
+def lines_of(out):
+    return "".join(file.read_text() for file in (out / "data").iterdir()).splitlines()

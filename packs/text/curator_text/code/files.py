@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,10 +12,11 @@ import pyarrow as pa
 import xxhash
 
 from curator.api.errors import InputError
-from curator.api.stage import Contract, Outputs, Source, SourceRange, Unit, setting
-from curator.io.files.folder import Folder, ahead, list_files, open_input
+from curator.api.stage import Contract, Outputs, SourceRange, Unit
+from curator.io.files.folder import Folder, ahead, open_input
 from curator.io.files.listing import is_glob
-from curator.io.units import TARGET_BYTES, plan_units
+from curator.io.source import PathSource
+from curator.io.units import plan_units
 from curator_text.code.archives import ENDINGS, Broken, Entry, ending_of, entries
 from curator_text.code.languages import Languages, load_languages, table_digest
 from curator_text.code.licenses import FILE_CHARS, is_license_file, load_licenses, together
@@ -35,7 +37,7 @@ class Place(NamedTuple):
 
 
 @dataclass(kw_only=True)
-class CodeFiles(Source):
+class CodeFiles(PathSource):
     """Read source files, one document a file: from folders, and from tar and zip archives of repositories.
 
     Columns: `id` (a hash of the file's path), `source` (its path; in an archive the archive's and its own),
@@ -59,16 +61,14 @@ class CodeFiles(Source):
     Known limit: a run that goes on after a LICENSE alone was changed does not read the other files anew.
     """
 
-    path: str | list[str] = setting()
     languages: list[str] | None = None
     table: str | None = None
     repository_depth: int = 0
     max_file_bytes: int = 1 << 20
-    storage_options: dict[str, Any] | None = setting(default=None)
-    unit_bytes: int = setting(default=TARGET_BYTES)
 
     def __post_init__(self) -> None:
-        self.at_least(1, "max_file_bytes", "unit_bytes")
+        super().__post_init__()
+        self.at_least(1, "max_file_bytes")
         self.at_least(0, "repository_depth")
         for language in self.languages or ():
             if not self._table.suffixes([language]):
@@ -85,10 +85,13 @@ class CodeFiles(Source):
     def contract(self) -> Contract:
         return Contract(adds=COLUMNS)
 
+    def remarks(self) -> list[str]:
+        return []  # a repository has files of many kinds
+
     def units(self) -> list[Unit]:
         wanted = (*self._table.suffixes(self.languages), *ENDINGS)
         named = [self.path] if isinstance(self.path, str) else self.path
-        files = list_files(self.path, self.storage_options, wanted, hidden=".")
+        files = self.found(wanted, hidden=".")
         return plan_units([file for file in files if file.uri in named or self._counts(file.uri)],
                           self.unit_bytes)
 
@@ -121,7 +124,9 @@ class CodeFiles(Source):
         fixed = path
         while is_glob(fixed.rsplit("/", 1)[-1]) or ("/" in fixed and is_glob(fixed)):
             fixed = fixed.rsplit("/", 1)[0] if "/" in fixed else "."
-        return Folder.open(fixed or "/", self.storage_options).uri
+        if "://" not in fixed:
+            return os.path.abspath(os.path.expanduser(fixed or "/"))
+        return Folder.open(fixed, self.storage_options).uri
 
     def _place(self, uri: str, bases: list[str]) -> Place:
         fitting = [base for base in bases if uri.startswith(base.rstrip("/") + "/")]
