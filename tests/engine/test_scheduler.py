@@ -106,7 +106,10 @@ def test_where_many_work_calls_are_longer_so_that_the_driver_can_tell_all_of_the
     harness.tell(Emitted(call.id, harness.output(0, [f"0.{i}" for i in range(150, 1000)])))
     assert [call.rows for call in harness.calls_of(1)] == [400], "two worked when it began"
     assert harness.state.operators[1].rows == 584, "5.8 seconds of work, and four work"
-    harness.tick(10.0)
+    harness.tick(harness.scheduler.deadline())
+    assert harness.state.operators[1].rows == 584, "more have begun to work since, so they wait longer"
+    assert harness.scheduler.deadline() == 8.0, "they have come at 0, and somebody has to look at them then"
+    harness.tick(8.0)
     harness.all_ready()
     assert sum(call.rows for call in harness.calls_of(1)) == 984, "they waited long enough"
 
