@@ -145,7 +145,8 @@ class Numbers:
     def _given(self, step: Step) -> tuple[tuple[str, str], ...]:
         """The ports whose records it takes: those that its parts do, where it takes none beside them."""
         own = tuple(end for end in step.after if end[0] not in self.part_of)
-        return own or tuple(given for name, _ in step.after for given in self._given(self.steps[name]))
+        parts = (self.steps[name] for name, _ in step.after)
+        return own or tuple(dict.fromkeys(given for part in parts for given in self._given(part)))
 
     def _infos(self) -> list[StageInfo]:
         workers = {s.name: loop.workers.get(o.index, 0)

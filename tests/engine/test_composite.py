@@ -9,6 +9,7 @@ from curator import RecipeError, read
 from curator.api.errors import ContractError
 from curator.api.stage import Composite
 from curator.pipeline.plan import make_plan
+from curator.stages import Drop, Select
 from curator.trial.preview import preview
 from tests.engine.composites import Unlike
 from tests.engine.small_stages import JsonFiles, kept_aside, lines, write_lines, written
@@ -104,6 +105,21 @@ def test_a_preview_shows_the_records_and_not_the_copies(texts, tmp_path):
     assert list(shown)[1:] == ["unlike"]
     assert shown["unlike"].before.num_rows == 9
     assert set(shown["unlike"].outputs) == {"out", "duplicate"}
+
+
+class Parted(Composite):
+    """Two ways through parts, one for each record, that meet in the last one."""
+
+    def expand(self, rows, folder, storage_options):
+        short = rows >> Drop(conditions={"short": "length(text) < 2"})
+        return (short >> Select(drop=["more"])) + (short.port("dropped") >> Select(drop=["more"])) >> Select(drop=["none"])
+
+
+def test_records_that_come_by_two_parts_are_given_once(tmp_path):
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps({"text": "x" * n, "more": n, "none": 0}) + "\n" for n in range(5)))
+    result = (read(str(tmp_path / "in.jsonl")) >> Parted() >> JsonFiles(path=str(tmp_path / "out"))).run(workers=0)
+    assert result.records == {"in": 5, "made": 0, "written": 5, "dropped": 0, "duplicate": 0, "failed": 0, "absorbed": 0}
+    assert not [a for a in result.stats["alarms"] if a["level"] == "error"]
 
 
 class Nothing(Composite):
