@@ -212,10 +212,10 @@ LINES = {
     "run/raydata": 991,
     "run": 3767,
     "explore": 1482,
-    "results": 2250,
+    "results": 2252,
     "outside": 1115,
     "trial": 1423,
-    "scaffold": 197,
+    "scaffold": 199,
     "cli": 1447,
     ".": 316,
 }
@@ -234,7 +234,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 14579
-    assert sum(LINES.values()) <= 43060
+    assert sum(LINES.values()) <= 43064
 
 
 def test_nothing_names_a_machine():

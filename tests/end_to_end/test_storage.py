@@ -14,6 +14,7 @@ from curator.api.errors import InputError
 from curator.front import load
 from curator.io.files.folder import Folder
 from curator.recipe.inputs import reads
+from curator.scaffold.recipe import new_recipe
 from curator.stages import Drop
 
 DOCUMENTS = [{"id": f"d{i}", "text": f"document number {i % 40}", "when": "2024-05-01", "tags": ["a", str(i)]} for i in range(60)]
@@ -132,6 +133,8 @@ def test_a_name_that_is_not_utf8_is_given_to_a_recipe(tmp_path):
     Path(path).write_text('{"text": "a"}\n')
     recipe = "name: x\nread: {jsonl: {path: docs/}}\nwrite: jsonl\nout: " + str(tmp_path / "out")
     assert load(recipe, reads(recipe, [path])).run(workers=0).records["written"] == 1
+    [new] = new_recipe(str(tmp_path / "new"), read=path)
+    assert load(new).run(workers=0, out=str(tmp_path / "new-out")).records["written"] == 1
 
 
 def test_a_link_to_itself_is_told(tmp_path):

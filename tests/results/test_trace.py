@@ -44,6 +44,8 @@ def test_a_record_is_found_by_id_address_or_a_piece_of_its_text(output):
     assert all("THING" in one.excerpt for one in several)
     with pytest.raises(CuratorError, match="no record of the run"):
         find(output, "not' there")
+    with pytest.raises(CuratorError, match=r"path '/in/\\\\xff.jsonl'"):  # as records have a path that is not UTF-8
+        find(output, "/in/\udcff.jsonl")
     with pytest.raises(CuratorError, match="named by nothing"):
         find(output, " ")
 
