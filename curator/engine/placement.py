@@ -112,7 +112,7 @@ def _free_slot(state: State, operator: OperatorState,
 
     def free(place: Place) -> bool:
         node = state.nodes.get(place.node)
-        return node is not None and _memory_free(node, need.memory_gb / need.ranks, 0.0) \
+        return node is not None and _memory_free(state, node, need) \
             and _fitting_gpus(node, need).keys() >= set(place.gpus)
 
     return next((slot for slot, left in slots.items() if left > 0 and all(map(free, slot))), None)
@@ -123,10 +123,10 @@ def _free_places(state: State, operator: OperatorState, nodes: list[NodeState]) 
     nodes."""
     need = operator.plan.resources
     if need.ranks > 1:
-        return _gang_places(need, nodes)
+        return _gang_places(state, need, nodes)
     gpus = operator.exclusive
     fitting = [(n, _free_gpus(n, need) if gpus else ()) for n in nodes
-               if _memory_free(n, need.memory_gb, 0.0)]
+               if _memory_free(state, n, need)]
     found = [(n, devices) for n, devices in fitting if devices is not None]
     if not found:
         return None
@@ -139,10 +139,10 @@ def _free_places(state: State, operator: OperatorState, nodes: list[NodeState]) 
     return (Place(best[0].number, best[1]),)
 
 
-def _gang_places(need: Resources, nodes: list[NodeState]) -> tuple[Place, ...] | None:
+def _gang_places(state: State, need: Resources, nodes: list[NodeState]) -> tuple[Place, ...] | None:
     if need.gpus:
         offers = [[Place(n.number, (gpu,)) for gpu in _fitting_gpus(n, need)] for n in nodes
-                  if _memory_free(n, need.memory_gb / need.ranks, 0.0)]
+                  if _memory_free(state, n, need)]
     else:
         offers = [[Place(n.number)] * int((n.node.cpus - n.cpus_used) * need.ranks / need.cpus + 1e-6)
                   for n in nodes]
@@ -184,10 +184,14 @@ def _fitting_gpus(node: NodeState, need: Resources, without: Iterable[WorkerStat
             and memory[g] >= need.gpu_memory_gb - 1e-6}
 
 
-def _memory_free(node: NodeState, more_gb: float, going_gb: float) -> bool:
-    """There is memory for one more worker. One that needs more than there is may run alone."""
-    used = node.memory_used - going_gb
-    return not more_gb or used < 1e-6 or (used + more_gb) * 1e9 <= node.node.memory_bytes
+def _memory_free(state: State, node: NodeState, need: Resources, going_gb: float = 0.0) -> bool:
+    """There is memory for one more rank. One that needs more than there is anywhere may run alone, and so may
+    one that needs a GPU, which the node with so much memory may lack."""
+    used, more_gb = node.memory_used - going_gb, need.memory_gb / need.ranks
+    if not more_gb or (used + more_gb) * 1e9 <= node.node.memory_bytes:
+        return True
+    return used < 1e-6 and bool(need.gpus or all(more_gb * 1e9 > n.node.memory_bytes
+                                                 for n in state.nodes.values()))
 
 
 # -- time sharing --------------------------------------------------------------------------------------------
@@ -252,7 +256,7 @@ def _enough(state: State, node: NodeState, operator: OperatorState, leaving: lis
     need = operator.plan.resources
     going = sum(state.operators[w.operator].plan.resources.memory_gb for w in leaving)
     return (not operator.exclusive
-            or _free_gpus(node, need, leaving) is not None) and _memory_free(node, need.memory_gb, going)
+            or _free_gpus(node, need, leaving) is not None) and _memory_free(state, node, need, going)
 
 
 # -- GPU slots: asking the allocation, and coming from the workers that there are to those that it wants

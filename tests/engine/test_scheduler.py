@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from curator.api.counts import Counts
+from curator.api.resources import Node
 from curator.engine.dispatch import FIRST_ROWS
 from curator.engine.events import Commit, Release, StartWorker, StopWorker, WorkerLost, WorkerReady
 from curator.engine.protocol import PART_S, Done, Emitted, Failed, Resume
@@ -520,6 +521,17 @@ def test_a_worker_that_was_asked_to_end_is_not_asked_again():
     harness.state.stop(asked)
     harness.read(0)
     assert [action.worker for action in harness.said_of(StopWorker)].count(asked.id) == 1
+
+
+@pytest.mark.parametrize(("memory_gb", "where"), [(4, {0, 1, 2, 3}), (32, {2}), (100, {0, 1, 2, 3})])
+def test_a_worker_goes_where_there_is_enough_memory_for_it_if_there_is_anywhere(memory_gb, where):
+    nodes = {i: Node(cpus=4, memory_bytes=(64 if i == 2 else 8) << 30) for i in range(4)}
+    harness = Harness(make_stage(memory_gb=memory_gb), units=4, nodes=nodes)
+    harness.read(1000)
+    harness.all_ready()
+    places = {place.node for start in harness.starts if start.operator == 1 for place in start.places}
+    assert places
+    assert places <= where
 
 
 def test_a_stage_that_is_larger_than_the_machine_runs_alone():
