@@ -27,6 +27,7 @@ from curator.api.stage import Stage
 from curator.engine.events import Action, Event, StartWorker, StopWorker, Submit
 from curator.engine.protocol import Done, Emitted, Resume
 from curator.pipeline.plan import Operator, Step, Target
+from curator.run.loop import collecting_rarely
 from curator.trial.cluster import Cost, PacedCluster, Worker
 
 RESULTS = Path(__file__).parent / "results"
@@ -149,7 +150,8 @@ def main() -> None:
     gc.freeze()
     results = []
     for nodes in given.nodes.split(","):
-        results.append(measure(int(nodes), given.seconds, given.message_us, given.fast))
+        with collecting_rarely():  # as a run does
+            results.append(measure(int(nodes), given.seconds, given.message_us, given.fast))
         print("  ".join(f"{k} {v}" for k, v in results[-1].items()), flush=True)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "scale.json").write_text(json.dumps({"given": vars(given), "results": results}, indent=1))

@@ -36,7 +36,7 @@ from curator.run.folder.ledger import Ledger, ledgers_of
 from curator.run.folder.lock import take
 from curator.run.folder.shards import Shard, gather, planned
 from curator.run.folder.versions import forget, keep
-from curator.run.loop import Labels, Loop, RunContext
+from curator.run.loop import Labels, Loop, RunContext, collecting_rarely
 from curator.run.manifest import about_of, manifest_of
 from curator.run.numbers import Numbers
 from curator.run.replay import Replay
@@ -164,6 +164,7 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
         if not inline:  # what making the plan took is the workers'
             sql.let_go()
             trim_heap()
+            stack.enter_context(collecting_rarely())
         return begun.go()
 
 
