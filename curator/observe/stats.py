@@ -151,20 +151,23 @@ def findings_of(stage: Stage, step: str, counts: Counts) -> list[Finding]:
 
 
 def with_parts(counts: Mapping[str, Counts], part_of: Mapping[str, str],
-               reports: Mapping[str, Sequence[str]]) -> dict[str, Counts]:
+               reports: Mapping[str, Sequence[str]], behind: Collection[str] = ()) -> dict[str, Counts]:
     """The counts with those of the parts of composite stages (`part_of`: the main step of each) in their main
-    steps.
+    steps. `behind`: main steps that take rows from their parts only.
 
     Parts work on copies of what they compare, which are no records: only their work, their failures and what
-    they found out (of columns what each `reports`) are counted. A main step absorbs what its parts sent it,
-    and the records in whose place it makes as many, as one that puts them into another order.
+    they found out (of columns what each `reports`) are counted. A main step absorbs what its parts sent it.
+    One behind its parts is sent the records: of those that it absorbs, as one that puts them into another
+    order does, as many stay as it makes.
     """
     whole = {name: counts[name] for name in counts if name not in part_of}
     for main in set(part_of.values()) & set(whole):
         own, whole[main] = whole[main], Counts()
-        same = min(own.made, own.absorbed)
-        whole[main].add(replace(own, rows_in=own.rows_in - own.absorbed + same, made=own.made - same,
-                                absorbed=0))
+        if main in behind:
+            stay = min(own.made, own.absorbed)
+            whole[main].add(replace(own, made=own.made - stay, absorbed=own.absorbed - stay))
+        else:
+            whole[main].add(replace(own, rows_in=own.rows_in - own.absorbed, absorbed=0))
     for name, main in part_of.items():
         if name in counts and main in whole:
             part = counts[name]

@@ -63,7 +63,13 @@ class Numbers:
 
     def totals(self) -> dict[str, Counts]:
         """Counts of finished units and of those under way, by stage."""
-        return with_parts(self._shown(self._by_step()), self.part_of, self.reports)
+        return self._whole(self._shown(self._by_step()))
+
+    def _whole(self, by_step: Mapping[str, Counts]) -> dict[str, Counts]:
+        """The same with parts of composites in their main steps."""
+        behind = {s.name for s in self.plan.steps
+                  if s.after and all(name in self.part_of for name, _ in s.after)}
+        return with_parts(by_step, self.part_of, self.reports, behind)
 
     def _by_step(self, lasting: bool = False) -> dict[str, Counts]:
         """The same by step, with the sinks that the plan added. `lasting`: not what open units wrote."""
@@ -85,7 +91,7 @@ class Numbers:
     def snapshot(self) -> dict[str, Any]:
         """The run at this moment, for who watches it."""
         by_step, loop = self._by_step(), self.loops[-1]
-        totals = with_parts(self._shown(by_step), self.part_of, self.reports)
+        totals = self._whole(self._shown(by_step))
         return {**self.pace.look(by_step, self._cores(), self.sources),
                 "phase": loop.phase.number + 1, "phases": len(self.plan.phases),
                 "seconds": time.monotonic() - self.began,
@@ -125,7 +131,7 @@ class Numbers:
                  files: Iterator[dict[str, Any]] | tuple[()]) -> dict[str, Any]:
         found = self._by_step(lasting=True)
         by_step = self._shown(found)
-        counts = with_parts(by_step, self.part_of, self.reports)
+        counts = self._whole(by_step)
         shown = {name: kind for step in self.plan.steps
                  for name, kind in step.stage.example_columns().items()}
         summed = {name: kind for step in self.plan.steps for name, kind in step.stage.amounts().items()}

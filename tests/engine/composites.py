@@ -11,6 +11,7 @@ from curator import Batch, Contract, Outputs, Reduce, Stage, setting
 from curator.api.findings import Alarm, Line, Table
 from curator.api.stage import Composite
 from curator.io.tables.parquet import ToParquet
+from curator.stages import Select
 
 
 @dataclass
@@ -99,3 +100,37 @@ class Unlike(Composite):
         return (rows + often) >> Decide()
 
 
+class Telling(Decide):
+    """Says at the end of a shard how many copies it was shown: a record that it makes."""
+
+    def finish(self):
+        if self.first:
+            yield Batch(pa.table({"id": [min(self.first)], "source": ["told"], "text": [str(len(self.first))]}))
+
+
+class UnlikeAndTold(Unlike):
+    def expand(self, rows: Any, folder: str, storage_options: dict[str, Any] | None) -> Any:
+        return (rows + (rows >> Copy() >> FindTwice(shards=1))) >> Telling(shards=1)
+
+
+class Counted(Composite):
+    """How many records there are, as one; `finish` is given what a part lets through."""
+
+    def contract(self) -> Contract:
+        return Contract(needs={"text"})
+
+    def expand(self, rows: Any, folder: str, storage_options: dict[str, Any] | None) -> Any:
+        return rows >> Select(keep=["text"]) >> Count()
+
+
+class Count(Reduce):
+    key = None
+
+    def clear(self) -> None:
+        self.rows = 0
+
+    def absorb(self, batch) -> None:
+        self.rows += len(batch)
+
+    def finish(self):
+        yield Batch(pa.table({"id": ["all"], "source": ["counted"], "text": [str(self.rows)]}))

@@ -11,7 +11,7 @@ from curator.api.stage import Composite
 from curator.pipeline.plan import make_plan
 from curator.stages import Drop, Select
 from curator.trial.preview import preview
-from tests.engine.composites import Unlike
+from tests.engine.composites import Counted, Unlike, UnlikeAndTold
 from tests.engine.small_stages import JsonFiles, kept_aside, lines, write_lines, written
 
 CONTENT = {"a": ["one", "two", "three", "one"], "b": ["four", "two", "three"], "c": ["one", "six"]}
@@ -119,6 +119,14 @@ def test_records_that_come_by_two_parts_are_given_once(tmp_path):
     (tmp_path / "in.jsonl").write_text("".join(json.dumps({"text": "x" * n, "more": n, "none": 0}) + "\n" for n in range(5)))
     result = (read(str(tmp_path / "in.jsonl")) >> Parted() >> JsonFiles(path=str(tmp_path / "out"))).run(workers=0)
     assert result.records == {"in": 5, "made": 0, "written": 5, "dropped": 0, "duplicate": 0, "failed": 0, "absorbed": 0}
+    assert not [a for a in result.stats["alarms"] if a["level"] == "error"]
+
+
+@pytest.mark.parametrize(("stage", "made", "absorbed", "written"), [(UnlikeAndTold(), 1, 0, 6), (Counted(), 0, 8, 1)])
+def test_what_a_composite_makes_of_copies_or_of_the_records_adds_up(texts, tmp_path, stage, made, absorbed, written):
+    result = (lines(texts) >> stage >> JsonFiles(path=str(tmp_path / "out"))).run(workers=0)
+    assert {key: result.records[key] for key in ("in", "made", "absorbed", "written")} == {
+        "in": 9, "made": made, "absorbed": absorbed, "written": written}
     assert not [a for a in result.stats["alarms"] if a["level"] == "error"]
 
 
