@@ -39,7 +39,7 @@ LEDGER_S = 1.0  # finished units are written down this often; a kill costs at mo
 LEDGER_SHARE = 0.01
 TURN_S = 0.2  # the loop turns at least this often
 SHORT_TURN_S = 0.002  # a wait shorter than this gains nothing
-COLLECT_EVERY = 100_000  # objects made: what a driver of 100,000 workers knows takes a second to look through
+COLLECT_EVERY = 1_000_000  # objects made: to look through those of 100,000 workers takes a second each time
 
 
 @contextlib.contextmanager
