@@ -103,7 +103,7 @@ def _in_the_way(state: State, operator: OperatorState) -> bool:
 
 def _read(state: State, operator: OperatorState, force: int) -> None:
     """Units are read where the fewest bytes lie."""
-    nodes = [(n.live_bytes + n.reserved, n.number) for n in _nodes_with_core(state, operator, operator.idle)]
+    nodes = [(n.live_bytes + n.reserved, n.number) for n in _nodes_with_core(state, operator)]
     heapify(nodes)
     while state.waiting[operator.plan.index] and _room(state, operator, 0, None):
         if not nodes:
@@ -121,7 +121,7 @@ def _read(state: State, operator: OperatorState, force: int) -> None:
 
 
 def _retry(state: State, operator: OperatorState, force: int) -> bool:
-    for node in _nodes_with_core(state, operator, operator.idle):
+    for node in _nodes_with_core(state, operator):
         while operator.groups and node.number in operator.idle and node.has_core(operator.cpus):
             nbytes = operator.groups[0].nbytes
             if not _room(state, operator, nbytes, None):
@@ -143,7 +143,7 @@ def _retry(state: State, operator: OperatorState, force: int) -> bool:
 
 def _process(state: State, operator: OperatorState, force: int) -> bool:
     operator.blocked = False
-    waiting, nodes = operator.waiting, _nodes_with_core(state, operator, operator.idle)
+    waiting, nodes = operator.waiting, _nodes_with_core(state, operator)
     for node in nodes:
         queue = waiting.get(node.number)
         if queue is not None and (force or not _stays(state, operator, queue, state.patient)) \
@@ -250,7 +250,7 @@ def _process_queues(state: State, operator: OperatorState, force: int) -> bool:
     operator.blocked = False
     queues = list(operator.waiting.values())
     if len(queues) > 16 and len(operator.idle) < len(queues):
-        nodes = _nodes_with_core(state, operator, operator.idle)
+        nodes = _nodes_with_core(state, operator)
         queues = [operator.queues[i] for n in nodes for w in operator.idle[n.number].values()
                   if (i := w.queue) in operator.waiting]
     for queue in queues:
@@ -419,9 +419,9 @@ def _room(state: State, operator: OperatorState, nbytes: int, node: NodeState | 
     return not busy or node is None or len(state.nodes) == 1 or not node.full(total)
 
 
-def _nodes_with_core(state: State, operator: OperatorState, idle: dict[int, dict]) -> list[NodeState]:
+def _nodes_with_core(state: State, operator: OperatorState) -> list[NodeState]:
     """Of the nodes that have an idle worker, those that have a core for it now."""
-    if not idle:
+    if not (idle := operator.idle):
         return []
     ahead = not state.core_free and _reads_ahead(state, operator)
     if not ahead and operator.cpus and len(state.core_free) < len(idle):

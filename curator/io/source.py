@@ -18,9 +18,9 @@ from curator.api.errors import InputError
 from curator.api.format import listing
 from curator.api.stage import Outputs, Source, SourceRange, Unit, setting
 from curator.io.files.compression import codec_of
+from curator.io.files.faults import path_text
 from curator.io.files.folder import FileInfo, ahead, list_files, open_input
 from curator.io.files.listing import HIDDEN, ending
-from curator.io.files.local import as_text
 from curator.io.tables.columns import Seen, check_named, conform, look_into
 from curator.io.tables.records import EXCERPT, Failure, as_records, failed_rows, pieces, visible_names
 from curator.io.units import TARGET_BYTES, plan_units
@@ -221,9 +221,9 @@ def as_paths(path: Any) -> str | list[str]:
         ValueError: it names nothing.
     """
     if isinstance(path, (str, PathLike)):
-        path = as_text(fspath(path))
+        path = path_text(fspath(path))
     elif isinstance(path, (list, tuple)):
-        path = [as_text(fspath(p)) if isinstance(p, (str, PathLike)) else p for p in path]
+        path = [path_text(fspath(p)) if isinstance(p, (str, PathLike)) else p for p in path]
     if not path or not isinstance(path, (str, list)):
         raise ValueError(f"path must name at least one file, folder, glob or URL, got {path!r}")
     return path

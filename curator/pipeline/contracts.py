@@ -12,9 +12,9 @@ from curator.api.stage import FunctionStage, Reduce, Sink, Source, Stage
 from curator.pipeline.checkpoint import payloads
 from curator.pipeline.graph import End, Node
 
-SIDE_COLUMNS: dict[str, dict[str, pa.DataType | None]] = {"dropped": {"reason": pa.string()},
-    "duplicate": {"duplicate_of": pa.string()}, "failed": {"error": pa.string(), "traceback": pa.string()},
-}
+SIDE_COLUMNS: dict[str, dict[str, pa.DataType | None]] = {
+    "dropped": {"reason": pa.string()}, "duplicate": {"duplicate_of": pa.string()},
+    "failed": {"error": pa.string(), "traceback": pa.string()}}
 
 
 def check_contracts(nodes: list[Node], names: dict[Node, str],

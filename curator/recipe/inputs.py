@@ -15,8 +15,8 @@ from curator.api.errors import CuratorError
 from curator.api.format import listing
 from curator.api.stage import Source
 from curator.io.files.compression import without_codec
+from curator.io.files.faults import path_text
 from curator.io.files.folder import list_files
-from curator.io.files.local import as_text
 from curator.pipeline.formats import TABLES, format_of
 from curator.recipe import recipe_text
 from curator.registry import packs
@@ -32,7 +32,7 @@ def reads(recipe: str, inputs: Sequence[str]) -> dict[str, str]:
     Raises:
         CuratorError: the recipe has several readers.
     """
-    inputs = [as_text(one) for one in inputs]
+    inputs = [path_text(one) for one in inputs]
     paths = inputs if len(inputs) > 1 else inputs[0]
     by_path = {"read.path": json.dumps(paths)}
     read = _read_of(recipe)

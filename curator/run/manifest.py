@@ -16,7 +16,7 @@ import pyarrow as pa
 from curator.api.format import listing, plural, short_path, size
 from curator.api.resources import Node
 from curator.api.stage import Sink, Source, Unit
-from curator.io.files.local import as_text
+from curator.io.files.faults import path_text
 from curator.observe.report.card import About
 from curator.pipeline.layout import folder_of
 from curator.pipeline.plan import Plan
@@ -39,7 +39,7 @@ def manifest_of(plan: Plan, machine: Node) -> dict[str, Any]:
                "parameters": None if s.implicit else parameters_of(s.stage)} for s in plan.steps]
     program = Path(sys.argv[0])
     program = program.parent if program.name == "__main__.py" else program  # python -m curator
-    command = [program.name, *(without_secrets(as_text(word)) for word in sys.argv[1:])]
+    command = [program.name, *(without_secrets(path_text(word)) for word in sys.argv[1:])]
     return {"name": plan.pipeline.name, "curator": version("curator-core"),
             "began": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()), "command": shlex.join(command),
             "versions": {"curator-core": version("curator-core")} | versions,

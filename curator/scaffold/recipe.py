@@ -14,7 +14,7 @@ import yaml
 
 from curator.api.errors import CuratorError
 from curator.api.format import listing
-from curator.io.files.local import as_text
+from curator.io.files.faults import path_text
 from curator.pipeline.formats import TABLES, format_of, source_for
 from curator.recipe import recipe_text
 from curator.recipe.inputs import NAMED, endings, reads, who_reads
@@ -36,7 +36,7 @@ def new_recipe(name: str, read: str | None = None, like: str | None = None) -> l
     Raises:
         CuratorError: a file is there already, or no recipe can be made of this input: which ones read it.
     """
-    read = None if read is None else as_text(read)
+    read = None if read is None else path_text(read)
     path = Path(name if name.endswith((".yaml", ".yml")) else f"{name}.yaml")
     records = path.with_suffix(".jsonl")
     made = [path] if read is not None or like is not None else [path, records]

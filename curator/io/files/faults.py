@@ -45,10 +45,15 @@ def fault(error: BaseException, doing: str, uri: str) -> InputError:
     reason = _reason(error, uri.partition("://")[0] if "://" in uri else "")
     place = getattr(error, "filename", None)
     if isinstance(place, str) and place.startswith(f"{uri.rstrip('/')}/"):  # a folder below, a file in it
-        uri = os.fsencode(place).decode("utf-8", "backslashreplace")
+        uri = path_text(place)
     if doing == "write" and reason == _REASONS[errno.ENOENT]:
         reason = "nothing can be made there. To go on, write to another path"
     return InputError(f"cannot {doing} {uri}: {reason}")
+
+
+def path_text(path: str) -> str:
+    """A path as listings and records have it: bytes of a name that are no UTF-8 are written as `\\xff`."""
+    return path if path.isascii() else os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _reason(error: BaseException, protocol: str) -> str:

@@ -15,9 +15,9 @@ from typing import Any, BinaryIO, Literal, overload
 from curator.api.errors import InputError
 from curator.api.stage import SourceRange
 from curator.io.files.compression import decompressed, resolve_codec
-from curator.io.files.faults import explained
+from curator.io.files.faults import explained, path_text
 from curator.io.files.listing import HIDDEN, expand
-from curator.io.files.local import TEMPORARY, FileInfo, LocalFiles, Output, as_text
+from curator.io.files.local import TEMPORARY, FileInfo, LocalFiles, Output
 from curator.io.files.reading import opened
 from curator.io.files.remote import CONCURRENT, RemoteFiles
 
@@ -54,7 +54,7 @@ class Folder:
     @classmethod
     def open(cls, path: str, storage_options: dict[str, Any] | None = None) -> Folder:
         """The folder at a path or URL."""
-        with _files("open", as_text(str(path)), storage_options) as files:
+        with _files("open", path_text(str(path)), storage_options) as files:
             return cls(files.full(str(path)).encode().decode(), storage_options)
 
     @property

@@ -16,8 +16,8 @@ from fnmatch import fnmatchcase
 from curator.api.errors import InputError
 from curator.api.stage import SIDE_OUTPUTS
 from curator.io.files.compression import without_codec
-from curator.io.files.faults import unseen
-from curator.io.files.local import FileInfo, LocalFiles, as_text
+from curator.io.files.faults import path_text, unseen
+from curator.io.files.local import FileInfo, LocalFiles
 from curator.io.files.remote import RemoteFiles
 
 # In the folder of a run:
@@ -113,7 +113,7 @@ def _visible(entries: Iterable[FileInfo], folder: str, suffixes: tuple[str, ...]
 
 def _begin(folder: str) -> int:
     """Where in the URIs below a folder the relative names begin."""
-    return len(as_text(folder)) + (not folder.endswith("/"))
+    return len(path_text(folder)) + (not folder.endswith("/"))
 
 
 # -- globs --------------------------------------------------------------------------------------------------

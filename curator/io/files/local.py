@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from curator.api.errors import InputError
-from curator.io.files.faults import explained
+from curator.io.files.faults import explained, path_text
 
 TEMPORARY = ".tmp-"  # names of files that are not complete begin so
 ATTEMPT = "part-"  # and so those of folders that one attempt at a unit has for itself
@@ -240,13 +240,8 @@ class LocalFiles:
         os.makedirs(path, exist_ok=True)
 
 
-def as_text(path: str) -> str:
-    """A path as listings and records have it: bytes of a name that are no UTF-8 are written as `\\xff`."""
-    return path if path.isascii() else os.fsencode(path).decode("utf-8", "backslashreplace")
-
-
 def _on_disk(path: str) -> str:
-    """The path that `as_text` was given, if something is there."""
+    """The path that `path_text` was given, if something is there."""
     if "\\x" not in path or os.path.lexists(path):
         return path
     was = os.fsdecode(_ESCAPED.sub(lambda found: bytes.fromhex(found[1].decode()), os.fsencode(path)))
@@ -254,7 +249,7 @@ def _on_disk(path: str) -> str:
 
 
 def _info(path: str, found: os.stat_result) -> FileInfo:
-    name, path = path, as_text(path)
+    name, path = path, path_text(path)
     if path != name and os.path.lexists(path):
         raise InputError(f"{path} is the name of two files: one's has bytes that are not UTF-8; rename it")
     if stat.S_ISDIR(found.st_mode):

@@ -10,8 +10,8 @@ from typing import Any
 from curator import sql
 from curator.api.errors import CuratorError
 from curator.api.format import shorten
+from curator.io.files.faults import path_text
 from curator.io.files.listing import DATA
-from curator.io.files.local import as_text
 from curator.observe.preview import StagePreview
 from curator.pipeline.graph import Graph
 from curator.results.look.failures import own_line
@@ -90,7 +90,7 @@ def find(output: RunOutput, wanted: str) -> list[Found]:
     """
     if not wanted.strip():
         raise CuratorError("no record is named by nothing: give an id, a URL or path, or a piece of the text")
-    wanted = as_text(wanted)
+    wanted = path_text(wanted)
     with output.connect() as db:
         columns = columns_in(db)
         for name in (n for n in NAMES if n in columns):
