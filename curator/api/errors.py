@@ -77,11 +77,11 @@ def in_words(error: BaseException) -> str:
     return str(error) if isinstance(error, CuratorError) else f"{type(error).__name__}: {error}"
 
 
-def first_error(stage: str, error: BaseException, record: str = "") -> FirstError:
-    """What an exception that was caught tells."""
+def first_error(stage: str, error: BaseException) -> FirstError:
+    """What an exception that was caught tells. `stage`: where the error itself names none."""
+    stage = error.stage if isinstance(error, StageError) else stage
     text = "".join(traceback.format_exception(error))
-    file, line = _raised_at(error)
-    return FirstError(stage, in_words(error)[:ERROR_CHARS], text[-TRACEBACK_CHARS:], file, line, record)
+    return FirstError(stage, in_words(error)[:ERROR_CHARS], text[-TRACEBACK_CHARS:], *_raised_at(error))
 
 
 def _raised_at(error: BaseException) -> tuple[str, int]:

@@ -10,7 +10,7 @@ from functools import partial
 
 import cloudpickle
 
-from curator.api.errors import CuratorError, StageError, first_error
+from curator.api.errors import CuratorError, first_error
 from curator.api.stage import Context
 from curator.engine import events as ev
 from curator.engine.protocol import Call, Discard, Done, Emitted, Failed, Rank, Resume
@@ -100,8 +100,7 @@ class InlineRuntime:
             runner.setup(Context(action.worker, operator.resources.cpus), self.job.restored(action),
                          self._once)
         except CuratorError as error:
-            first = first_error(error.stage if isinstance(error, StageError) else operator.steps[0].name,
-                                error)
+            first = first_error(operator.steps[0].name, error)
             yield ev.WorkerLost(action.worker, str(error), setup=True, fatal=True, first=first)
             return
         self.runners[action.worker] = runner

@@ -31,11 +31,9 @@ class Account:
         self._rows = len(batch)
         self._seen: np.ndarray | None = None  # which rows came out; None before the first
         self._all = False
-        for unit, rows in self._sizes(batch):
-            self.counts[unit] = Counts(rows_in=rows, made=-rows)
-        if amounts:
-            for unit, rows in self._tables(batch):
-                count_amounts(self.counts[unit], "in", rows, amounts)
+        for unit, rows in self._tables(batch):
+            self.counts[unit] = Counts(rows_in=rows.num_rows, made=-rows.num_rows)
+            count_amounts(self.counts[unit], "in", rows, amounts)
 
     def saw(self, port: str | None, answer: Batch) -> None:
         """Take in rows that the stage sent to a port; None: that it absorbed.
@@ -50,16 +48,13 @@ class Account:
                                         "with_columns, select): the engine cannot tell which row became "
                                         "which")
         self._mark(answer.rows.column(ROW).to_numpy())
-        for unit, rows in self._sizes(answer):
-            counts = self._of(unit)
-            counts.made += rows
-            if port is None:
-                counts.absorbed += rows
-        if port is None:
-            return
         for unit, rows in self._tables(answer):
-            count_answer(self._of(unit), port, rows, self.adds, self.stage.count_by)
-            count_amounts(self._of(unit), port, rows, self.amounts)
+            counts = self.counts.setdefault(unit, Counts())
+            counts.made += rows.num_rows
+            if port is None:
+                counts.absorbed += rows.num_rows
+            else:
+                count_answer(counts, port, rows, self.adds, self.stage.count_by, self.amounts)
 
     def extra(self, outputs: Outputs) -> None:
         """Take in numbers that the stage gave beside its rows."""
@@ -94,20 +89,6 @@ class Account:
             self._seen = np.zeros(self._rows, dtype=bool)
         self._seen[found] = True
 
-    def _of(self, unit: int) -> Counts:
-        counts = self.counts.get(unit)
-        if counts is None:
-            counts = self.counts[unit] = Counts()
-        return counts
-
-    def _sizes(self, batch: Batch) -> Iterator[tuple[int, int]]:
-        """How many rows each unit has."""
-        if self.only_unit is not None:
-            yield self.only_unit, len(batch)
-        else:
-            for unit, at in rows_by_unit(batch).items():
-                yield unit, len(at)
-
     def _tables(self, batch: Batch) -> Iterator[tuple[int, pa.Table]]:
         """The columns that are counted by value, for each unit: of text and media no copy is made to count
         rows."""
@@ -135,8 +116,7 @@ def adjacent(at: np.ndarray) -> bool:
     return bool(at[-1] - at[0] == len(at) - 1)
 
 
-def count_port(counts: Counts, port: str, rows: pa.Table) -> None:
-    """Count rows that leave on a port."""
+def _count_port(counts: Counts, port: str, rows: pa.Table) -> None:
     if port == "dropped":
         found = pc.value_counts(rows.column("reason"))
         counts.add(Counts(dropped={str(r["values"]): r["counts"] for r in found.to_pylist()}))
@@ -168,11 +148,12 @@ def count_amounts(counts: Counts, way: str, rows: pa.Table, names: Iterable[str]
             counts.saw_amount(name, "out" if port else way, port, float(pc.sum(rows.column(at)).as_py() or 0))
 
 
-def count_answer(counts: Counts, port: str, rows: pa.Table, adds: tuple[str, ...],
-                 count_by: Iterable[str]) -> None:
-    """Count rows that a stage sent to a port: also what the columns that it `adds` hold, and by the values of
-    those in `count_by`."""
-    count_port(counts, port, rows)
+def count_answer(counts: Counts, port: str, rows: pa.Table, adds: Iterable[str] = (),
+                 count_by: Iterable[str] = (), amounts: Iterable[str] = ()) -> None:
+    """Count rows that leave on a port: also what the columns that the stage `adds` hold, by the values of
+    those in `count_by`, and the sums of `amounts`."""
+    _count_port(counts, port, rows)
+    count_amounts(counts, port, rows, amounts)
     if port not in SIDE_OUTPUTS:
         for name in adds:
             if name in rows.column_names:
@@ -187,6 +168,5 @@ def count_answer(counts: Counts, port: str, rows: pa.Table, adds: tuple[str, ...
 def count_failed(counts: Counts, rows: pa.Table, count_by: Iterable[str], amounts: Iterable[str]) -> None:
     """Count rows that came into a stage and failed for good before it answered them."""
     counts.rows_in += rows.num_rows
-    count_answer(counts, "failed", rows, (), count_by)
-    for way in ("in", "failed"):
-        count_amounts(counts, way, rows, amounts)
+    count_amounts(counts, "in", rows, amounts)
+    count_answer(counts, "failed", rows, (), count_by, amounts)

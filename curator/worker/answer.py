@@ -29,9 +29,8 @@ class Answer:
     def __init__(self, operator: Operator, put: Callable[[Batch], Any]) -> None:
         self.operator, self.put = operator, put
         self.errors = FirstErrors()
-        # by step, since a call was last answered: one that fails tells nothing
-        self.refitted: dict[int, Refitted] = {}
-        self.short: dict[int, MemoryShort] = {}  # so too
+        # changed sizes by step, since a call was last answered: one that fails tells nothing
+        self.short: dict[int, MemoryShort] = {}
         self.begin(None)
 
     def begin(self, only_unit: int | None) -> None:
@@ -74,8 +73,6 @@ class Answer:
 
     def refit(self, step: int, ran_out: int, rows_max: int | None) -> None:
         """A step's size changed: `ran_out` rows were too many, or 0 and it has grown."""
-        before = self.refitted[step].ran_out if step in self.refitted else 0
-        self.refitted[step] = Refitted(step, max(ran_out, before), rows_max)
         short = MemoryShort(int(ran_out > 0), ran_out, rows_max, time.time())
         self.short[step] = self.short[step] + short if step in self.short else short
 
@@ -104,10 +101,10 @@ class Answer:
 
     def take_refitted(self, unit: int) -> tuple[Refitted, ...]:
         """Changed sizes, which are counted with a unit of the call."""
-        for step, short in self.short.items():
+        found, self.short = self.short, {}
+        for step, short in found.items():
             self.count(unit, step).add(Counts(memory=short))
-        refitted, self.short, self.refitted = tuple(self.refitted.values()), {}, {}
-        return refitted
+        return tuple(Refitted(step, short.rows, short.rows_max) for step, short in found.items())
 
 
 class FirstErrors:

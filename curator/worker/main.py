@@ -16,13 +16,12 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
 
 import pyarrow as pa
 
-from curator.api.errors import CuratorError, StageError, first_error
+from curator.api.errors import CuratorError, first_error, in_words
 from curator.api.stage import Context
 from curator.engine import protocol
 from curator.io.files.folder import Folder
@@ -45,18 +44,12 @@ class Hangup(Exception):
 
 
 class OutOfStep(Exception):
-    """A worker cannot go on: it says this and ends, and the other ranks of a gang with it."""
+    """A worker cannot go on: it says this and ends, and the other ranks of a gang with it. One in the place
+    of a message is of a message that cannot be read."""
 
     def __init__(self, ended: protocol.Ended) -> None:
         super().__init__(ended.reason)
         self.ended = ended
-
-
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """A message that this process cannot unpickle."""
-
-    reason: str
 
 
 def serve(fd: int, process: int) -> int:
@@ -68,14 +61,14 @@ class Worker:
     def __init__(self, driver: Connection, process: int) -> None:
         self.driver, self.process = driver, process
         self.rank = protocol.Rank(-1)
-        self.inbox: queue.SimpleQueue[protocol.ToProcess | Unreadable] = queue.SimpleQueue()
+        self.inbox: queue.SimpleQueue[protocol.ToProcess | OutOfStep] = queue.SimpleQueue()
         # came while a paused call waited to be resumed
-        self.later: deque[protocol.ToProcess | Unreadable] = deque()
+        self.later: deque[protocol.ToProcess | OutOfStep] = deque()
         self.call = 0
         self.progressed = 0.0
         self.worked_bytes = 0  # since memory was given back
 
-    def _heard(self) -> protocol.ToProcess | Unreadable:
+    def _heard(self) -> protocol.ToProcess | OutOfStep:
         try:
             message = self.driver.recv_bytes()
         except (EOFError, OSError):
@@ -83,7 +76,7 @@ class Worker:
         try:
             return pickle.loads(message)
         except Exception as error:
-            return Unreadable(f"a message to it cannot be read: {type(error).__name__}: {error}")
+            return OutOfStep(protocol.Ended(f"a message to it cannot be read: {in_words(error)}", fatal=True))
 
     def _listen(self) -> None:
         while True:
@@ -96,15 +89,8 @@ class Worker:
             os._exit(3)
 
     def live(self) -> int:
-        first = self._heard()
-        if isinstance(first, Unreadable):
-            self.send(protocol.Ended(first.reason, fatal=True))
-            return 1
-        assert isinstance(first, protocol.Setup), first
-        runner = self._set_up(first)
-        if runner is None:
-            return 1
         try:
+            runner = self._set_up(self._heard())
             while True:
                 self._take(runner, self.later.popleft() if self.later else self._next())
         except Hangup:
@@ -114,7 +100,10 @@ class Worker:
             self.send(error.ended)
             return 1  # without `close`, which may wait for the others
 
-    def _set_up(self, setup: protocol.Setup) -> Runner | None:
+    def _set_up(self, setup: protocol.ToProcess | OutOfStep) -> Runner:
+        if isinstance(setup, OutOfStep):
+            raise setup
+        assert isinstance(setup, protocol.Setup), setup
         began = time.perf_counter()
         self.rank = rank = setup.rank
         os.environ["CUDA_VISIBLE_DEVICES"] = setup.devices
@@ -128,11 +117,8 @@ class Worker:
             runner = self._runner(operator, sidecars, list(setup.folders), setup.restored)
         except Exception as error:
             ours = isinstance(error, CuratorError)
-            told = str(error) if ours else f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
-            self.send(protocol.Ended(told, ours,
-                                     first=first_error(error.stage if isinstance(error, StageError) else "",
-                                                       error)))
-            return None
+            told = in_words(error) + ("" if ours else f"\n{traceback.format_exc()}")
+            raise OutOfStep(protocol.Ended(told, ours, first=first_error("", error))) from error
         self.send(protocol.Ready(time.perf_counter() - began, runner.exhausted))
         return runner
 
@@ -161,7 +147,7 @@ class Worker:
                      partial(once_on_node, folders[0]))
         return runner
 
-    def _next(self, soon: bool = False) -> protocol.ToProcess | Unreadable:
+    def _next(self, soon: bool = False) -> protocol.ToProcess | OutOfStep:
         """The next message. Who has to wait for one gives back the memory that the allocators kept of what
         was worked on: at once where that was much and none is to come `soon`."""
         if self.worked_bytes and self.inbox.empty():
@@ -173,7 +159,7 @@ class Worker:
             trim_heap()
         return self.inbox.get()
 
-    def _take(self, runner: Runner, message: protocol.ToProcess | Unreadable) -> None:
+    def _take(self, runner: Runner, message: protocol.ToProcess | OutOfStep) -> None:
         match message:
             case protocol.Call():
                 try:
@@ -185,8 +171,8 @@ class Worker:
                 runner.discard(message.unit, message.attempt, message.replay)
             case protocol.DataLost():
                 self.send(message)
-            case Unreadable():
-                raise OutOfStep(protocol.Ended(message.reason, fatal=True))
+            case OutOfStep():
+                raise message
             case protocol.End():
                 raise Hangup
 

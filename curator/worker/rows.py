@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import groupby
+from math import inf
 from typing import Any
 
 import pyarrow as pa
@@ -64,37 +66,26 @@ def joined(batches: list[Batch]) -> list[Batch]:
     return found
 
 
-def together(batches: Iterable[Batch], most_bytes: int = PART_BYTES) -> Iterator[Batch]:
-    """The same rows in the same order, joined to so many bytes: who is done with one lets it go before the
-    next comes."""
-    waiting: list[Batch] = []
-    nbytes = 0
+def together(batches: Iterable[Batch], most_bytes: int = PART_BYTES,
+             most_rows: float = inf) -> Iterator[Batch]:
+    """The same rows in the same order, joined to so many bytes or rows: who is done with one lets it go
+    before the next comes."""
+    waiting = Waiting()
     for batch in batches:
-        waiting.append(batch)
-        nbytes += batch.nbytes
+        waiting.add(batch, batch.nbytes)
         del batch
-        if nbytes >= most_bytes:
-            some, waiting, nbytes = joined(waiting)[::-1], [], 0
+        if waiting.nbytes >= most_bytes or waiting.rows >= most_rows:
+            some, waiting = joined(waiting.batches)[::-1], Waiting()
             while some:
                 yield some.pop()
-    yield from joined(waiting)
+    yield from joined(waiting.batches)
 
 
 def gathered(batches: Iterable[Batch], rows: int | None = None) -> Iterator[Batch]:
-    """The same rows in the same order, small batches joined to `rows` (by default as suits the engine)."""
-    waiting: list[Batch] = []
-    nbytes = 0
-    for batch in batches:
-        if waiting and type(batch) is not type(waiting[0]):
-            yield from joined(waiting)
-            waiting, nbytes = [], 0
-        waiting.append(batch)
-        nbytes += batch.nbytes
-        del batch
-        if sum(map(len, waiting)) >= (rows or JOIN_ROWS) or nbytes >= JOIN_BYTES:
-            yield from joined(waiting)
-            waiting, nbytes = [], 0
-    yield from joined(waiting)
+    """The same rows in the same order, also where kinds of batches alternate; small batches are joined to
+    `rows` (by default as suits the engine)."""
+    for _, alike in groupby(batches, type):
+        yield from together(alike, JOIN_BYTES, rows or JOIN_ROWS)
 
 
 def failed_unit(unit: Unit, index: int, error: BaseException | str, trace: str) -> Batch:

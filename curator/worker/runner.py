@@ -23,17 +23,8 @@ import pyarrow as pa
 
 from curator.api.batch import UNIT, Batch
 from curator.api.counts import WRITTEN, Counts
-from curator.api.errors import CuratorError, StageError, first_error
-from curator.api.stage import (
-    SIDE_OUTPUTS,
-    Context,
-    Outputs,
-    Stage,
-    Stateful,
-    Unit,
-    Writer,
-    WrittenFile,
-)
+from curator.api.errors import CuratorError, StageError, first_error, in_words
+from curator.api.stage import SIDE_OUTPUTS, Context, Outputs, Stage, Stateful, Unit, Writer, WrittenFile
 from curator.engine.parts import CHUNK_BYTES
 from curator.engine.protocol import Call, Done, Emitted, Failed, Flushed, Restored, Slice
 from curator.io.failed import WHY, FromFailed, killed
@@ -41,7 +32,7 @@ from curator.io.files.folder import Folder
 from curator.io.files.reading import UnitProgress
 from curator.io.spool import Shard
 from curator.pipeline.plan import Operator, Step
-from curator.worker.account import count_amounts, count_answer, count_failed, count_port
+from curator.worker.account import count_answer, count_failed
 from curator.worker.answer import Answer
 from curator.worker.device import DeviceLost, device_lost
 from curator.worker.imports import bring_for
@@ -174,9 +165,8 @@ class Runner:
             isinstance(error, OSError) and error.errno in (*FULL, errno.EACCES, errno.EROFS))
         if call.kind == "read" and not isinstance(error, StageError):
             fatal = False
-        text = str(error) if isinstance(error, CuratorError) else f"{type(error).__name__}: {error}"
-        stage = error.stage if isinstance(error, StageError) else self.steps[self.step].name
-        return Failed(call.id, text, traceback.format_exc(), fatal, first_error(stage, error))
+        first = first_error(self.steps[self.step].name, error)
+        return Failed(call.id, in_words(error), traceback.format_exc(), fatal, first)
 
     def _enters(self, step: int) -> None:
         self.step = step
@@ -265,8 +255,7 @@ class Runner:
                     step.check_columns(batch)
                     batch = step.explained(port, self._stamped(batch))
                     counts.rows_in += len(batch)
-                    count_port(counts, port, batch.rows)
-                    count_amounts(counts, port, batch.rows, step.amounts)
+                    count_answer(counts, port, batch.rows, amounts=step.amounts)
                     answer.collect(0, port, batch)
                     del batch
                 if outputs.counts:
@@ -381,8 +370,7 @@ class Runner:
         if port not in SIDE_OUTPUTS and not step.checked:
             step.check_adds(batch)
         counts.made += len(batch)
-        count_answer(counts, port, batch.rows, tuple(step.adds), step.stage.count_by)
-        count_amounts(counts, port, batch.rows, step.amounts)
+        count_answer(counts, port, batch.rows, step.adds, step.stage.count_by, step.amounts)
         self.answer.collect(0, port, batch)
 
     def _stamped(self, batch: Batch) -> Batch:
@@ -408,11 +396,10 @@ class Runner:
                 bring_for(batch.rows.schema)
                 writers[step].write(batch)
                 counts = self.answer.count(unit, step)
-                counts.add(Counts(rows_in=len(batch), out={WRITTEN: len(batch)}))
-                count_amounts(counts, WRITTEN, batch.rows, self.steps[step].amounts)
+                counts.rows_in += len(batch)
+                count_answer(counts, WRITTEN, batch.rows, amounts=self.steps[step].amounts)
             self.answer.count(unit, step).busy_s += perf_counter() - began
-        return
-        yield  # a generator like the others, though a sink sends nothing on
+        return iter(())  # a sink sends nothing on
 
     def _with_reason(self, rows: Slice, call: Call) -> Batch:
         """The rows of a slice, with the reason if the engine sends them to `failed`."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from curator.api.batch import Batch
 from curator.api.counts import Counts
-from curator.api.errors import CuratorError, FirstError, StageError, first_error
+from curator.api.errors import CuratorError, FirstError, first_error, in_words
 from curator.api.stage import Context
 from curator.engine.events import Stop
 from curator.engine.failures import TRIES
@@ -54,10 +54,8 @@ class Group:
         try:
             self._set_up(restored)
         except Exception as error:  # told with the first unit that comes
-            stage = error.stage if isinstance(error, StageError) else operators[0].steps[0].name
-            said = str(error) if isinstance(error, CuratorError) else f"{type(error).__name__}: {error}"
-            self.broken = Stop("broken", f"{operators[0].name} cannot be set up: {said}",
-                               first_error(stage, error))
+            self.broken = Stop("broken", f"{operators[0].name} cannot be set up: {in_words(error)}",
+                               first_error(operators[0].steps[0].name, error))
         if self.limit_s is not None:
             threading.Thread(target=self._watch, daemon=True).start()
 
