@@ -11,14 +11,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from curator.api.errors import CuratorError, InputError, RecipeError
-from curator.api.resources import Resources
-from curator.api.stage import Context, Contract, Outputs, Reduce, Sink, Source, Stage, setting, stage
-from curator.api.tasks import AudioBatch, Batch, ImageBatch, TextBatch, VideoBatch
-from curator.front import Pipeline, load, read
-
 if TYPE_CHECKING:
     from curator import packs
+    from curator.api.errors import CuratorError, InputError, RecipeError
+    from curator.api.resources import Resources
+    from curator.api.stage import Context, Contract, Outputs, Reduce, Sink, Source, Stage, setting, stage
+    from curator.api.tasks import AudioBatch, Batch, ImageBatch, TextBatch, VideoBatch
+    from curator.front import Pipeline, load, read
     from curator.outside.elsewhere import StageMap as as_map
     from curator.pipeline.formats import write
     from curator.run.run import Result
@@ -29,20 +28,26 @@ __all__ = [
     "VideoBatch", "as_map", "load", "packs", "read", "setting", "stage", "write",
 ]
 
+# Imported when they are wanted: the command line answers `--help` and Tab without Arrow, and workers never
+# need most of them.
+_PLACES = {
+    "curator.api.errors": ("CuratorError", "InputError", "RecipeError"),
+    "curator.api.resources": ("Resources",),
+    "curator.api.stage": ("Context", "Contract", "Outputs", "Reduce", "Sink", "Source", "Stage", "setting",
+                          "stage"),
+    "curator.api.tasks": ("AudioBatch", "Batch", "ImageBatch", "TextBatch", "VideoBatch"),
+    "curator.front": ("Pipeline", "load", "read"),
+    "curator.pipeline.formats": ("write",),
+    "curator.run.run": ("Result",),
+}
+
 
 def __getattr__(name: str) -> Any:
-    if name == "write":  # the writers are imported when they are wanted: workers and most packs never do
-        from curator.pipeline.formats import write
-
-        return write
-    if name == "Result":
-        from curator.run.run import Result
-
-        return Result
     if name == "packs":
         return importlib.import_module("curator.packs")
     if name == "as_map":
-        from curator.outside.elsewhere import StageMap
-
-        return StageMap
+        return importlib.import_module("curator.outside.elsewhere").StageMap
+    for place, names in _PLACES.items():
+        if name in names:
+            return getattr(importlib.import_module(place), name)
     raise AttributeError(f"module 'curator' has no attribute {name!r}")

@@ -151,7 +151,7 @@ def test_importing_the_core_imports_nothing_heavy():
     import sys
 
     heavy = ["duckdb", "fsspec", "rich", "jinja2", "click", "yaml", "torch", "transformers", "ray", "pandas", "prometheus_client"]
-    code = f"import sys, curator; print([m for m in {heavy!r} if m in sys.modules])"
+    code = f"import sys; from curator import Batch, Pipeline, Stage, load, read; print([m for m in {heavy!r} if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
 
 
@@ -193,12 +193,12 @@ def test_no_error_is_swallowed():
 # Physical lines a room, a ratchet: a number falls with the code, and rises only with a feature that needs it. "." are the files
 # beside the rooms.
 LINES = {
-    "api": 2157,
+    "api": 2159,
     "machine": 451,
     "io": 5886,
     "io/tables": 2098,
     "sql": 507,
-    "registry": 427,
+    "registry": 436,
     "models": 1172,
     "ngrams": 368,
     "pipeline": 1135,
@@ -216,8 +216,8 @@ LINES = {
     "outside": 1115,
     "trial": 1423,
     "scaffold": 199,
-    "cli": 1447,
-    ".": 316,
+    "cli": 1448,
+    ".": 321,
 }
 
 
@@ -233,8 +233,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 14544
-    assert sum(LINES.values()) <= 43030
+    assert sum(LINES[room] for room in SLIM_CORE) <= 14546
+    assert sum(LINES.values()) <= 43047
 
 
 def test_nothing_names_a_machine():

@@ -90,7 +90,8 @@ def test_a_shell_completes_folders_of_runs(runs, monkeypatch, tmp_path):
 
 
 def test_a_completion_imports_nothing_heavy():
-    heavy = ["duckdb", "rich", "fsspec", "torch", "ray", "yaml", "curator_text", "curator_image", "curator_audio", "curator_video"]
+    heavy = ["pyarrow", "numpy", "duckdb", "rich", "fsspec", "torch", "ray", "yaml", "curator_text", "curator_image",
+              "curator_audio", "curator_video"]
     code = ("import sys; from click.shell_completion import BashComplete; from curator.cli.main import main; "
             "found = BashComplete(main, {}, 'curator', 'X').get_completions(['run'], 'text/we'); "
             f"print([item.value for item in found], [name for name in {heavy!r} if name in sys.modules])")

@@ -12,7 +12,6 @@ import click
 from click.shell_completion import CompletionItem
 
 from curator.api.errors import CuratorError, InputError, PackError, RecipeError
-from curator.io.files.listing import RUN
 
 
 def recipe_options(command: Callable) -> Callable:
@@ -113,6 +112,8 @@ def complete_stages(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 def complete_runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Folders of runs, and folders that may hold some."""
+    from curator.io.files.listing import RUN
+
     parent = Path(incomplete).parent if incomplete and not incomplete.endswith("/") else Path(incomplete)
     try:
         folders = [folder for folder in parent.iterdir() if (folder / RUN).is_dir()]

@@ -19,17 +19,19 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from curator.api.errors import PackError, RecipeError
 from curator.api.names import nearest, unknown
 from curator.api.own_code import spec_of
-from curator.api.stage import FunctionStage, Sink, Source, Stage
+
+if TYPE_CHECKING:  # Tab and `--help` ask what packs there are, and need no Arrow for that
+    from curator.api.stage import FunctionStage, Stage
 
 GROUP = "curator.packs"
 CORE = "core"
 NO_FEATURE = ("dev", "test", "tests", "doc", "docs")  # extras for those who work on a pack
-Factory = type[Stage] | FunctionStage  # what makes a stage when it is called with parameters
+Factory: TypeAlias = "type[Stage] | FunctionStage"  # what makes a stage when it is called with parameters
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,8 @@ class Pack:
             raise PackError(f"{self} cannot be used: {_why(error, self)}") from error
 
     def _name_of(self, factory: Any) -> str:
+        from curator.api.stage import FunctionStage, Stage
+
         if not isinstance(factory, FunctionStage) and not _is_a(factory, Stage):
             raise PackError(f"{self} cannot be used: {factory!r} in {self.module}.STAGES is not a stage; "
                             "name a class made from Stage, Source or Sink, or a function under @stage")
@@ -132,7 +136,7 @@ class Pack:
         return f"pack {self.name!r} ({self.distribution} {self.version})"
 
 
-class Stages(Mapping[str, Factory]):
+class Stages(Mapping[str, "Factory"]):
     """The stages of a pack by full name. One that STAGES only names is imported when it is asked for, which
     may raise PackError."""
 
@@ -278,13 +282,18 @@ def makers(column: str) -> list[str]:
 
 def kind_of(factory: Factory) -> str:
     """`source`, `stage` or `sink`."""
+    from curator.api.stage import Sink, Source
+
     return "source" if _is_a(factory, Source) else "sink" if _is_a(factory, Sink) else "stage"
 
 
 def code_of(made: Factory | Stage) -> Any:
     """The class or function that a stage, or what makes it, was written as."""
-    return made.function if isinstance(made,
-                                       FunctionStage) else made if isinstance(made, type) else type(made)
+    from curator.api.stage import FunctionStage
+
+    if isinstance(made, FunctionStage):
+        return made.function
+    return made if isinstance(made, type) else type(made)
 
 
 def described(made: Factory | Stage) -> str:
