@@ -97,7 +97,8 @@ def main() -> None:
 @click.option("--engine", type=click.Choice(["curator", "ray-data"]), default="curator", show_default=True,
               help="Who runs the stages: our own runtime, or Ray Data on the Ray cluster of --ray.")
 @click.option("--prune", is_flag=True,
-              help="Remove results of inputs that are no longer there, and say what that is.")
+              help="Remove results of inputs that are no longer there, make again what was written and is no "
+                   "longer there, and say what that is.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before an edit of the recipe removes results.")
 @click.option("--replace", is_flag=True,
               help="Remove results that are in the way, also those of another recipe.")

@@ -98,7 +98,8 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
     `out`: the folder of the run, instead of the one that the pipeline says. `workers`: cores to use; None for
     all, 0 to work in this process. `ray`: the address of a Ray cluster to work on; True for that of
     RAY_ADDRESS, or else one of our own on this machine; False for none; None for that of RAY_ADDRESS, or else
-    none. `prune`: remove results of inputs that are no longer read; a function is told before what that is.
+    none. `prune`: remove results of inputs that are no longer read, and make again what was written and
+    is gone; a function is told before what that is.
     `replace`: go on when that removes results which the recipe was edited away from, or another recipe's; a
     function is asked, for an edit only, and told what would be done again and removed. `mode`: "batch"
     finishes each operator before the next one begins, and spools what is between them. `engine`: "ray-data"
@@ -133,7 +134,7 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
         endpoint = None if metrics_port is None else stack.enter_context(contextlib.closing(
             Endpoint(metrics_port)))
         ledgers, former = ledgers_of(plan, lock)
-        check(plan, ledgers, former, units, prune)
+        plan = check(plan, ledgers, former, units, prune)
         if replay is not None:
             replay.check(plan)
             replace = replay.refuse
@@ -144,7 +145,7 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
         folder.make()  # that it cannot be written is found before the work, not after it
         if part is None:
             keep(plan)
-        for said in remarks(whole):
+        for said in dict.fromkeys((*remarks(whole), *plan.notes)):
             LOG.warning("%s", said)
         machine = this_machine(workers or None)
         manifest = manifest_of(plan, machine)

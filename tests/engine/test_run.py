@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -389,6 +390,31 @@ def test_inputs_that_are_gone_are_not_forgotten_silently(tmp_path, texts):
     assert len(written(tmp_path / "out")) == 5
     assert made.run(check=False, workers=0, prune=True).records["in"] == 3
     assert len(written(tmp_path / "out")) == 3
+
+
+@pytest.mark.parametrize("stateful", [False, True])
+def test_what_was_written_and_is_gone_is_told_and_made_again_when_asked(tmp_path, stateful):
+    texts = write_lines(tmp_path / "in", a=["same", "only a", "bad a"], b=["same", "only b"])
+    made = lines(texts) >> DropWord() >> (FirstOfText() if stateful else Shout()) >> sink(tmp_path)
+    first = made.run(check=False, workers=0)
+    before, aside = written(tmp_path / "out"), kept_aside(tmp_path / "out", "dropped")
+    gone = next(path for path in (tmp_path / "out/data").iterdir() if "only a" in path.read_text())
+    rows = len(written(tmp_path / "out"))
+    gone.unlink()
+    rows -= len(written(tmp_path / "out"))
+    told = made.run(check=False, workers=0)
+    assert told.ok
+    note, = (alarm["text"] for alarm in told.stats["alarms"])
+    assert re.search(rf"lacks 1 file that the run there wrote, with {rows} records? \(data/{gone.name}\).*--prune", note)
+    assert len(written(tmp_path / "out")) == len(before) - rows  # nothing is done unasked
+    said = []
+    again = made.run(check=False, workers=0, prune=said.append)
+    assert [line.endswith("they are made again") for line in said] == [True]
+    assert sorted(written(tmp_path / "out"), key=lambda row: row["id"]) == sorted(before, key=lambda row: row["id"])
+    assert kept_aside(tmp_path / "out", "dropped") == aside
+    assert again.records == first.records
+    assert again.stats["units"]["skipped"] == 1
+    assert not made.run(check=False, workers=0).stats["alarms"]
 
 
 def test_when_the_kept_copy_vanishes_another_takes_its_place(tmp_path):

@@ -4,9 +4,11 @@ take away."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace as replaced
 from typing import Any
 
 from curator.api.errors import CuratorError, InputError
+from curator.api.format import listing, plural
 from curator.api.stage import Sink, Source, Stage, Unit
 from curator.io.files.listing import DATA, RUN
 from curator.pipeline.layout import OURS, sink_folder, written_to
@@ -77,9 +79,9 @@ def check_free(plan: Plan) -> None:
 
 
 def check(plan: Plan, ledgers: Sequence[Ledger], former: Sequence[Ledger],
-          units: Collection[tuple[int, Unit]], prune: bool | Callable[[str], Any] = False) -> None:
+          units: Collection[tuple[int, Unit]], prune: bool | Callable[[str], Any] = False) -> Plan:
     """Nothing but an edit is in the way of a run in a folder that is its own; see `curator.run.run.run` for
-    `prune`.
+    `prune`. Gives the plan, with a note of what was written and is gone.
 
     `former`: ledgers of phases that the plan does not have any more.
 
@@ -93,6 +95,16 @@ def check(plan: Plan, ledgers: Sequence[Ledger], former: Sequence[Ledger],
                                "another folder.")
         if callable(prune):
             prune(f"{lost} are removed")
+    if missing := describe_missing(plan, ledgers):
+        if not prune:
+            return replaced(plan, notes=(*plan.notes, f"{missing}. Put them back, or run with --prune "
+                                                      "(prune=True), which makes them again"))
+        for ledger in ledgers:
+            if paths := [file.path for file in ledger.missing(plan)]:
+                ledger.lose(paths)
+        if callable(prune):
+            prune(f"{missing}; they are made again")
+    return plan
 
 
 def check_edit(plan: Plan, ledgers: Sequence[Ledger], former: Sequence[Ledger],
@@ -162,3 +174,12 @@ def describe_lost(plan: Plan, ledger: Ledger, units: Collection[tuple[int, Unit]
     among = " (other inputs of their units among them, which are read again)" if beside else ""
     return (f"{plan.out.uri} holds results of {count} that this recipe no longer reads ({named}): "
             f"{found}{among}")
+
+
+def describe_missing(plan: Plan, ledgers: Sequence[Ledger]) -> str:
+    """The files with written records that somebody has removed, in a sentence; empty if none was."""
+    gone = [file for ledger in ledgers for file in ledger.missing(plan)]
+    if not gone:
+        return ""
+    return (f"{plan.out.uri} lacks {plural(len(gone), 'file')} that the run there wrote, with "
+            f"{plural(sum(file.rows for file in gone), 'record')} ({listing((f.path for f in gone), 3)})")
