@@ -34,6 +34,7 @@ from curator.run.folder.edits import later_units
 from curator.run.folder.guard import check, check_edit, check_free, list_units, paths_of, remarks
 from curator.run.folder.ledger import Ledger, ledgers_of
 from curator.run.folder.lock import take
+from curator.run.folder.owner import remove_half_written
 from curator.run.folder.shards import Shard, gather, planned
 from curator.run.folder.versions import forget, keep
 from curator.run.loop import Labels, Loop, RunContext, collecting_rarely
@@ -135,6 +136,8 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
             Endpoint(metrics_port)))
         ledgers, former = ledgers_of(plan, lock)
         plan = check(plan, ledgers, former, units, prune)
+        if lock.after_kill:
+            remove_half_written(plan.out)
         if replay is not None:
             replay.check(plan)
             replace = replay.refuse

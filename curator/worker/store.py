@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from curator.api.batch import Batch
 from curator.api.errors import CuratorError
+from curator.io.files.faults import fault
 from curator.worker.pickling import dump_class, dumps, load_class
 
 INLINE_BYTES = 16 << 10  # below this a message costs less than a file
@@ -68,7 +69,7 @@ class Store:
             except OSError as error:
                 Path(path).unlink(missing_ok=True)
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                    raise
+                    raise fault(error, "write", path) from error
         raise CuratorError(f"no room for a batch of {nbytes >> 20} MB on its way between stages: "
                            f"{' and '.join(map(os.path.dirname, self.folders))} are full. Free space there "
                            "(or set TMPDIR to a folder with more), then run the same command again")

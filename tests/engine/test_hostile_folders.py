@@ -108,3 +108,21 @@ def test_what_a_link_in_the_run_folder_leads_to_is_not_written(tmp_path, made, n
         with pytest.raises(CuratorError, match=rf"cannot write .*{name}: it is a symbolic link.* remove the link"):
             pipeline.run(workers=0, check=False)
     assert precious.read_text() == "mine"
+
+
+def test_what_a_killed_run_had_half_written_of_its_own_files_is_removed_and_nothing_beside_it(tmp_path, made):
+    pipeline, whole, _ = made
+    own = tmp_path / "out/_run"
+    halves = [put(own / n) for n in (".tmp-stats.json.0123abcd", ".tmp-report.html.01234567", "ledger/.tmp-00000009.jsonl.0123abcd",
+                                     "ledger-2/.tmp-00000001.jsonl.0123abcd")]
+    mine = [put(own / n) for n in (".tmp-notes.json.0123abcd", ".tmp-stats.json.old", "mine/.tmp-00000009.jsonl.0123abcd",
+                                   "ledger/.tmp-9.jsonl.0123abcd")]
+    mine += [put(tmp_path / "away/.tmp-00000009.jsonl.0123abcd"), put(whole.with_name(".tmp-stats.json.0123abcd"))]
+    (own / "ledger-3").symlink_to(tmp_path / "away")
+    pipeline.run(workers=0, check=False)
+    assert all(path.exists() for path in halves)  # the run before ended itself: nobody looks
+    lock = json.loads((own / "lock").read_text())
+    (own / "lock").write_text(json.dumps({**lock, "ended": False}))
+    pipeline.run(workers=0, check=False)
+    assert not any(path.exists() for path in halves)
+    assert all(path.read_text() == "mine" for path in mine)

@@ -1,5 +1,6 @@
 """Batches outside a process."""
 
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curator import Batch, CuratorError, TextBatch, VideoBatch
+from curator.api.errors import first_error
 from curator.worker.store import INLINE_BYTES, Store
 
 
@@ -78,3 +80,15 @@ def test_where_everything_is_full_the_message_says_what_to_do(tmp_path):
     store = Store([full(tmp_path / "shm")], "w1")
     with pytest.raises(CuratorError, match=rf"no room for a batch .*{tmp_path} are full. Free space"):
         store.put(Batch(pa.table({"id": ["x" * INLINE_BYTES * 2]})))
+
+
+def test_where_files_may_not_be_so_large_the_message_says_what_to_do_and_nothing_is_left(tmp_path):
+    store, before = Store([str(tmp_path)], "w1"), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (INLINE_BYTES, before[1]))
+    try:
+        with pytest.raises(CuratorError, match=rf"cannot write {tmp_path}/w1-0: .*ulimit -f unlimited") as raised:
+            store.put(Batch(pa.table({"id": ["x" * INLINE_BYTES * 2]})))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not list(tmp_path.iterdir())
+    assert not first_error("s", raised.value).file.endswith(".pxi")  # the line of a compiled library helps nobody

@@ -33,6 +33,8 @@ _REASONS = {
     errno.ENAMETOOLONG: "the name is too long. To go on, take a shorter path",
     errno.ELOOP: "it is a symbolic link that leads to itself, or to where nothing is to be written. To go "
                  "on, remove the link",
+    errno.EFBIG: "a process may not write files as large as this. To go on, raise the limit with `ulimit -f "
+                 "unlimited`",
     errno.EMFILE: "too many files are open. To go on, raise the limit with `ulimit -n`",
 }
 # Remote filesystems raise the class without a number.

@@ -15,13 +15,16 @@ from dataclasses import dataclass
 from curator.api.errors import CuratorError
 from curator.api.stage import SIDE_OUTPUTS
 from curator.io.files.folder import Folder
-from curator.io.files.listing import CLUSTERS, DATA
+from curator.io.files.listing import CLUSTERS, DATA, RUN
 from curator.io.files.local import TEMPORARY
 from curator.pipeline.checkpoint import CHECKPOINTS
 from curator.pipeline.layout import sink_folder
 from curator.pipeline.plan import SPOOLS, Step
 
 OWNER = "owner.json"
+_NAMES = r"(?:owner|versions|manifest|profile|stats)\.json|events\.jsonl|recipe\.yaml|report\.html"
+_HALF_WRITTEN = re.compile(rf"(?:{re.escape(TEMPORARY)}(?:{_NAMES})|ledger(?:-\d+)?/{re.escape(TEMPORARY)}"
+                           r"\d{8}\.jsonl)\.[0-9a-f]{8}")
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,13 @@ class Owner:
         return re.compile(
             rf"(?:^|/)(?:{re.escape(TEMPORARY)})?(part-[0-9a-f]{{16}}-(?:{ids})-{number}-\d+-\d+(?!\d).*)$",
             re.DOTALL)
+
+
+def remove_half_written(out: Folder) -> None:
+    """Delete what a run that was killed had begun to write of its own files, in `_run/`. Nobody may be
+    writing there."""
+    folder = out.sub(RUN)
+    folder.delete([name for name in folder.everything() if _HALF_WRITTEN.fullmatch(name)])
 
 
 class Removal:
