@@ -100,8 +100,8 @@ def test_a_new_recipe_like_a_packaged_one_keeps_its_comments(curator, tmp_path):
     curator("new", "recipe", "table", "--read", "a.jsonl", "--like", "text/documents")
     assert 'jsonl: {path: "a.jsonl"}' in Path("table.yaml").read_text().replace('{"jsonl": {"path":', 'jsonl: {path:')
     load("table.yaml")
-    assert "text/common-crawl has no read.path" in curator("new", "recipe", "x", "--read", "a.txt", "--like", "text/common-crawl",
-                                                           code=2)
+    assert "text/wikipedia has no read.path" in curator("new", "recipe", "x", "--read", "a.txt", "--like", "text/wikipedia", code=2)
+    assert "takes no path, so it cannot read a.txt" in curator("new", "recipe", "x", "--read", "a.txt", "--like", "text/common-crawl", code=2)
 
 
 @pytest.mark.parametrize(("recipe", "file", "said"), [
@@ -130,3 +130,18 @@ def test_data_in_the_place_of_a_recipe_is_told_from_one(curator, given):
     said = curator("run", given, code=2)
     assert f"the recipe stands before it: RECIPE {given}" in said
     assert "files that end in .jsonl are read by these packaged recipes: " in said
+
+
+@pytest.mark.parametrize("read", ["jsonl: {path: nothing.jsonl}", "jsonl: nothing.jsonl", "parquet: nothing/", "text.files: docs/"])
+def test_an_input_stands_in_the_place_of_what_a_recipe_reads_however_that_is_written(curator, read):
+    Path("a.jsonl").write_text('{"text": "one"}\n{"text": "two"}\n')
+    Path("r.yaml").write_text(f"read: {{{read}}}\nwrite: jsonl\n")
+    assert "2 in = 2 written" in curator("run", "r.yaml", "a.jsonl", "--out", "out", "--workers", "0")
+
+
+def test_an_input_for_a_recipe_whose_reader_takes_none_is_told_without_a_set_that_nobody_wrote(curator):
+    said = curator("run", "text/common-crawl", "docs", "--out", "out", code=2)
+    assert "text/common-crawl reads by text.common_crawl, which takes no path, so it cannot read docs" in said
+    assert "--set read.path" not in said
+    Path("r.yaml").write_text("read: 5\nwrite: jsonl\n")
+    assert "r.yaml:1: read: expected a name" in curator("run", "r.yaml", "a.jsonl", "--out", "out", code=2)

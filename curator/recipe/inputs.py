@@ -19,6 +19,7 @@ from curator.io.files.faults import path_text
 from curator.io.files.folder import list_files
 from curator.pipeline.formats import TABLES, format_of
 from curator.recipe import recipe_text
+from curator.recipe.parameters import parameters
 from curator.registry import packs
 
 NAMED = 6  # recipes in a message
@@ -34,23 +35,27 @@ def reads(recipe: str, inputs: Sequence[str]) -> dict[str, str]:
     """
     inputs = [path_text(one) for one in inputs]
     paths = inputs if len(inputs) > 1 else inputs[0]
-    by_path = {"read.path": json.dumps(paths)}
     read = _read_of(recipe)
-    if read is None:  # no recipe: loading it says what is wrong, and where
-        return by_path
+    if not read:  # no recipe: loading it says what is wrong, and where
+        return {}
     if isinstance(read, list):
         raise CuratorError(f"{recipe} has {len(read)} readers, so it is not clear which one reads "
                            f"{inputs[0]}: use --set read[0].path=… and so on")
     steps = read if isinstance(read, dict) else {read: None}
     name, found = next((key for key in steps if key != "with"), ""), format_of(inputs[0])
-    if found not in TABLES or found == name or not (name in TABLES or gives_texts(name)):
-        return by_path
-    # a reader of source code takes .json itself
-    if name not in TABLES and _lists({name: steps[name]}, _ending(inputs[0])):
-        return by_path
-    before = steps[name]
+    if not isinstance(name, str) or (made := packs.find_stage(name)) is None:
+        return {}  # likewise
+    if "path" not in (one.name for one in parameters(made)):
+        raise CuratorError(f"{recipe} reads by {name}, which takes no path, so it cannot read {inputs[0]}. "
+                           f"What it takes instead is shown by: curator stages {name}")
+    before, others = steps.get(name), {key: value for key, value in steps.items() if key != name}
+    if (found not in TABLES or found == name or not (name in TABLES or gives_texts(name))
+            # a reader of source code takes .json itself
+            or (name not in TABLES and _lists({name: before}, _ending(inputs[0])))):
+        # a reader that is given by its path alone is written out
+        return ({"read.path": json.dumps(paths)} if isinstance(before, dict) else
+                {"read": json.dumps({name: {"path": paths}, **others})})
     given = before if isinstance(before, dict) and name in TABLES else {}
-    others = {key: value for key, value in steps.items() if key != name}
     return {"read": json.dumps({found: {**given, "path": paths}, **others})}
 
 
