@@ -193,9 +193,9 @@ def test_no_error_is_swallowed():
 # Physical lines a room, a ratchet: a number falls with the code, and rises only with a feature that needs it. "." are the files
 # beside the rooms.
 LINES = {
-    "api": 2159,
+    "api": 2161,
     "machine": 451,
-    "io": 5886,
+    "io": 5888,
     "io/tables": 2098,
     "sql": 507,
     "registry": 436,
@@ -204,19 +204,19 @@ LINES = {
     "pipeline": 1135,
     "stages": 2504,
     "engine": 3909,
-    "recipe": 1654,
-    "worker": 2195,
+    "recipe": 1659,
+    "worker": 2196,
     "observe": 2933,
     "testing": 1263,
     "runtime": 1360,
     "run/raydata": 989,
-    "run": 3788,
+    "run": 3835,
     "explore": 1482,
     "results": 2252,
     "outside": 1115,
-    "trial": 1423,
+    "trial": 1425,
     "scaffold": 199,
-    "cli": 1448,
+    "cli": 1449,
     ".": 321,
 }
 
@@ -233,8 +233,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 14546
-    assert sum(LINES.values()) <= 43047
+    assert sum(LINES[room] for room in SLIM_CORE) <= 14596
+    assert sum(LINES.values()) <= 43107
 
 
 def test_nothing_names_a_machine():

@@ -99,9 +99,10 @@ def innermost(files: Sequence[str]) -> int | None:
     paths = sysconfig.get_paths()
     libraries = tuple(paths[name] + os.sep for name in ("purelib", "platlib"))
     python = (paths["stdlib"] + os.sep, paths["platstdlib"] + os.sep)
-    compiled = (".pyx", ".pxi")  # named without their folder, and no file that a user has
-    foreign = [at for at, file in enumerate(files) if not file.startswith((ours, "<frozen"))
-               and not file.endswith(compiled) and (file.startswith(libraries) or not file.startswith(python))]
+    # compiled modules name their own source, which no user has
+    foreign = [at for at, file in enumerate(files)
+               if not file.startswith((ours, "<frozen")) and not file.endswith((".pyx", ".pxi"))
+               and (file.startswith(libraries) or not file.startswith(python))]
     own = [at for at in foreign if not files[at].startswith(libraries)]
     return next(iter(own or foreign), None)
 
