@@ -8,7 +8,8 @@ from curator import Pipeline, Resources, read, stage, write
 from curator.api.resources import Node
 from curator.io.files.folder import Folder
 from curator.pipeline.plan import make_plan
-from curator.run.profiles import NAME, foresee, load_profiles
+from curator.run.profiles import NAME, load_profiles
+from curator.trial.limits import foresee
 
 
 @stage(adds={"size": pa.int64()}, batch_size=4)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
+from curator.api.counts import Counts
 from curator.engine.events import Commit, Report, Stop
 from curator.engine.parts import COMMITTED, UNREAD, CallState, OperatorState, UnitState, WorkerState
 from curator.engine.protocol import PART_S, Discard, Flushed
 from curator.engine.state import State
-from curator.pipeline.plan import Target
+from curator.pipeline.plan import Operator, Target
 
 ATTEMPTS = 20  # of a unit while no node goes, whoever is to blame: a run that goes round in circles must end
 
@@ -42,28 +43,38 @@ def flushed(state: State, call: CallState, kept: Flushed | None) -> None:
 
 
 def _commit(state: State, unit: UnitState) -> None:
-    files, snapshots, rests = {}, {}, {}
-    depends: set[int] = set()
-    for index, kept in unit.flushed:
-        steps = state.operators[index].plan.steps
-        files.update({steps[s].name: list(f) for s, f in kept.files.items()})
-        depends |= kept.depends
-        if kept.rests_on:
-            rests[steps[0].name] = kept.rests_on
-        if kept.snapshot is not None:
-            snapshots[steps[0].name] = kept.snapshot
-    counts = {state.operators[o].plan.steps[s].name: c for (o, s), c in state.take_counts(unit).items()}
-    ran = frozenset(
-        step.name for o in state.operators for s, step in enumerate(o.plan.steps)
-        if (o.plan.index == unit.source or unit.source in o.upstream)
-        and (unit.wants(Target(o.plan.index, s)) or o.plan.kind == "source"))
+    reached = {o.plan.index for o in state.operators
+               if o.plan.index == unit.source or unit.source in o.upstream}
+    commit = commit_of([o.plan for o in state.operators], unit.index, unit.attempt, state.take_counts(unit),
+                       unit.flushed, reached, unit.wants)
     for index, at in unit.touched.items():
         state.operators[index].queues[at].units.discard(unit.index)
     unit.touched.clear()
     unit.stage = "committed"
     state.open -= 1
     state.units.end(unit.index, COMMITTED)
-    state.act(Commit(unit.index, unit.attempt, counts, files, snapshots, frozenset(depends), ran, rests))
+    state.act(commit)
+
+
+def commit_of(operators: Sequence[Operator], unit: int, attempt: int,
+              counts: Mapping[tuple[int, int], Counts], flushed: Iterable[tuple[int, Flushed]],
+              reached: Collection[int], wants: Callable[[Target], bool]) -> Commit:
+    """What is told of a unit that has come through. `counts`: by operator and step; `flushed`: what operators
+    kept of it; `reached`: those that its rows came to, or would have; `wants`: whether it needs a step."""
+    files, snapshots, rests = {}, {}, {}
+    depends: set[int] = set()
+    for index, kept in flushed:
+        steps = operators[index].steps
+        files.update({steps[s].name: list(f) for s, f in kept.files.items()})
+        depends |= kept.depends
+        if kept.rests_on:
+            rests[steps[0].name] = kept.rests_on
+        if kept.snapshot is not None:
+            snapshots[steps[0].name] = kept.snapshot
+    ran = frozenset(step.name for o in operators if o.index in reached for s, step in enumerate(o.steps)
+                    if o.kind == "source" or wants(Target(o.index, s)))
+    return Commit(unit, attempt, {operators[o].steps[s].name: c for (o, s), c in counts.items()}, files,
+                  snapshots, frozenset(depends), ran, rests)
 
 
 def begin_read(state: State, operator: OperatorState, worker: WorkerState) -> None:

@@ -27,7 +27,7 @@ from curator.run.folder.ledger import Ledger
 from curator.run.folder.lock import Lock
 from curator.run.folder.needs import begins_behind, kept
 from curator.run.profiles import load_profiles, save_profiles
-from curator.run.reading import Reading, described
+from curator.run.reading import Reading
 from curator.run.replay import Replay
 from curator.runtime.local import InlineRuntime, LocalRuntime
 from curator.runtime.workers import Job, Runtime
@@ -107,19 +107,6 @@ def make_runtime(job: Job, context: RunContext, spared: set[str]) -> tuple[Runti
                          lambda kind, text: context.report(Report(kind, text)))
     context.observer.publish_to(runtime.gauge)
     return runtime, runtime.nodes
-
-
-class Labels(Sequence[str]):
-    """What people call units."""
-
-    def __init__(self, units: Sequence[Unit]) -> None:
-        self.units = units
-
-    def __len__(self) -> int:
-        return len(self.units)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.units[index].label
 
 
 class Loop:
@@ -330,5 +317,7 @@ class Loop:
 
     def being_read(self, most: int) -> list[dict[str, Any]]:
         """Units that are being read, the first `most`: how they are called, bytes and records so far."""
-        return [described(unit, self.units[unit.index].label, self.reading.sizes[unit.index])
-                for unit in self.reading.units(self.state)[:most]]
+        return [{"unit": self.units[u.index].label, "bytes_read": u.read_bytes,
+                 "bytes": self.reading.sizes[u.index],
+                 "records": sum(c.rows_in for (operator, _), c in u.counts.items() if operator == u.source)}
+                for u in self.reading.units(self.state)[:most]]

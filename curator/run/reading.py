@@ -6,7 +6,6 @@ from array import array
 from collections.abc import Sequence
 from heapq import nlargest
 from itertools import accumulate
-from typing import Any
 
 from curator.engine.parts import UnitState
 from curator.engine.state import State
@@ -79,11 +78,3 @@ class Reading:
                     longest_s = max(longest_s, begins_s + self.sizes[index] / bytes_per_s)
         return longest_s
 
-
-def records_of(unit: UnitState) -> int:
-    """Records so far of a unit that is read."""
-    return sum(c.rows_in for (operator, _), c in unit.counts.items() if operator == unit.source)
-
-
-def described(unit: UnitState, label: str, size: int) -> dict[str, Any]:
-    return {"unit": label, "bytes_read": unit.read_bytes, "bytes": size, "records": records_of(unit)}

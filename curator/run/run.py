@@ -20,7 +20,6 @@ from curator.api.stage import Sink, Unit, WrittenFile
 from curator.engine.events import Stop
 from curator.engine.scheduler import SHARE_OF, failures_allowed, too_many_failed
 from curator.engine.snapshot import snapshot_of
-from curator.io.files.folder import FileInfo
 from curator.io.files.listing import CARD
 from curator.machine.detect import this_machine
 from curator.observe.live.metrics import Endpoint
@@ -30,14 +29,14 @@ from curator.observe.report.page import render_report
 from curator.pipeline.graph import Graph
 from curator.pipeline.plan import SPOOLS, Mode, Phase, Plan
 from curator.recipe import dump
-from curator.run.folder.edits import later_units
+from curator.run.folder.edits import later_units, spooled
 from curator.run.folder.guard import check, check_edit, check_free, list_units, paths_of, remarks
 from curator.run.folder.ledger import Ledger, ledgers_of
 from curator.run.folder.lock import take
 from curator.run.folder.owner import remove_half_written
 from curator.run.folder.shards import Shard, gather, planned
 from curator.run.folder.versions import forget, keep
-from curator.run.loop import Labels, Loop, RunContext, collecting_rarely
+from curator.run.loop import Loop, RunContext, collecting_rarely
 from curator.run.manifest import about_of, manifest_of
 from curator.run.numbers import Numbers
 from curator.run.replay import Replay
@@ -222,8 +221,6 @@ class _Run:
         self.context, self.watch, self.replay = context, watch, replay
         self.loops: list[Loop] = []  # of the phases that were begun
         self.numbers = Numbers(plan, self.loops, context.machine.cpus, about)
-        self.spools = {s.name: (phase.number, s) for phase in plan.phases
-                       for s in phase.operators[-1].steps if s.spool}  # who fills them
         self.watch_at = self.saved_until = 0.0
         self.save_s = STATS_S
 
@@ -280,7 +277,7 @@ class _Run:
                 observer.begin(units=len(loop.units), skipped=loop.skipped, bytes=loop.reading.total,
                                cores=machine.cpus, gpus=machine.gpus)
                 begun = True
-            observer.phase(phase.operators, Labels(loop.units), phase.number + 1, len(self.plan.phases))
+            observer.phase(phase.operators, loop.units, phase.number + 1, len(self.plan.phases))
             if loop.todo and (stopped := self._go_through(loop)):
                 return stopped
         return None
@@ -297,19 +294,15 @@ class _Run:
             return replace(stopped, message=too_many_failed(failed, before[0], limit))
         return stopped
 
-    def _spooled(self, name: str) -> list[FileInfo]:
-        number, step = self.spools[name]
-        return self.ledgers[number].spooled(step)
-
     def _lost_files(self, phase: Phase) -> dict[int, set[str]]:
         """Spooled files that a phase needs and somebody has removed, as ledgers name them, by the phase that
         wrote them."""
         there = set(self.out.sub(SPOOLS).names(recursive=True))
         lost: dict[int, set[str]] = {}
         for name in {name for o in phase.operators for name in o.spools}:
-            gone = {f"{SPOOLS}/{f.uri}" for f in self._spooled(name) if f.uri not in there}
-            if gone:
-                lost.setdefault(self.spools[name][0], set()).update(gone)
+            number, files = spooled(self.plan, self.ledgers, name)
+            if gone := {f"{SPOOLS}/{f.uri}" for f in files if f.uri not in there}:
+                lost.setdefault(number, set()).update(gone)
         return lost
 
     # -- what is told and kept -------------------------------------------------------------------------------

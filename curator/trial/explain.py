@@ -14,7 +14,8 @@ from curator.run.folder.guard import describe_lost, describe_missing, list_units
 from curator.run.folder.ledger import ledgers_of
 from curator.run.folder.lock import holder
 from curator.run.folder.owner import OWNER
-from curator.run.profiles import foresee, load_profiles
+from curator.run.profiles import load_profiles
+from curator.trial.limits import foresee
 
 NAMES_MAX = 8  # columns of a stage that are named
 

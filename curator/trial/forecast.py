@@ -18,8 +18,9 @@ from curator.engine.placement import Profile
 from curator.machine.detect import this_machine
 from curator.pipeline.graph import Graph
 from curator.pipeline.plan import Operator, Phase, Plan, make_plan
-from curator.run.profiles import allocation, load_profiles
+from curator.run.profiles import load_profiles
 from curator.run.run import run
+from curator.trial.limits import allocation
 from curator.trial.memory import Memory
 from curator.trial.sample import COUNTED, Sampled, records_in, sampled
 from curator.trial.simulate import Cost, phase_s

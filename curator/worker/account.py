@@ -44,9 +44,8 @@ class Account:
         schema = answer.rows.schema
         if schema.get_field_index(ROW) < 0 or schema.get_field_index(UNIT) < 0:
             raise StageError(self.name, "answered a batch that was not made from the one given (take, "
-                                        "filter, split, explode, "
-                                        "with_columns, select): the engine cannot tell which row became "
-                                        "which")
+                                        "filter, split, explode, with_columns, select): the engine cannot "
+                                        "tell which row became which")
         self._mark(answer.rows.column(ROW).to_numpy())
         for unit, rows in self._tables(answer):
             counts = self.counts.setdefault(unit, Counts())

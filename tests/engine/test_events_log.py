@@ -160,7 +160,8 @@ def test_every_event_and_action_has_its_documented_fields(tmp_path):
     steps = (SimpleNamespace(name="ocr"), SimpleNamespace(name="score"))
     observer.begin(units=2, skipped=0, bytes=10, cores=2.0, gpus=0)
     operator = SimpleNamespace(plan=SimpleNamespace(steps=steps, index=0))
-    observer.phase([SimpleNamespace(name="ocr + score", steps=steps)], ["a.pdf", "b.pdf"], 1, 2)
+    units = [SimpleNamespace(label=name) for name in ("a.pdf", "b.pdf")]
+    observer.phase([SimpleNamespace(name="ocr + score", steps=steps)], units, 1, 2)
     observer.see([ev.NodeUp(1, Node(name="n1", cpus=8, gpus=2))], [
         ev.StartWorker(1, 0, (Place(1, (0,)),)), ev.StartWorker(2, 0, (Place(1, (0,)), Place(2, (1,)))), ev.StartWorker(3, 0),
         ev.StartWorker(4, 0)])

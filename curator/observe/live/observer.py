@@ -14,6 +14,7 @@ from typing import Any
 
 from curator.api.errors import CuratorError
 from curator.api.format import count, plural
+from curator.api.stage import Unit
 from curator.engine import events as ev
 from curator.engine.protocol import Call, DataLost
 from curator.io.files.folder import Folder
@@ -65,16 +66,16 @@ class Observer:
                      pid=os.getpid(), metrics=url, units=units, skipped=skipped, **fields)
         self.log.flush()
 
-    def phase(self, operators: Sequence[Operator], units: Sequence[str], number: int = 1,
+    def phase(self, operators: Sequence[Operator], units: Sequence[Unit], number: int = 1,
               of: int = 1) -> None:
-        """From now on operators, units and workers are numbered as here. `units`: what people call them."""
+        """From now on operators, units and workers are numbered as here."""
         self._number(operators, units)
         if of > 1:
             self.log.add("phase_begin", f"phase {number} of {of} begins: {plural(len(units), 'unit')}",
                          phase=number, phases=of, units=len(units))
             self.log.flush()
 
-    def _number(self, operators: Sequence[Operator], units: Sequence[str]) -> None:
+    def _number(self, operators: Sequence[Operator], units: Sequence[Unit]) -> None:
         self._operators, self._units = operators, units
         self._workers: dict[int, int] = {}  # the operator of each worker that was started and has not ended
         self._asked: set[int] = set()  # of these, those that were told to end
@@ -146,7 +147,7 @@ class Observer:
                 else:
                     self._asked.add(worker)
             case ev.Commit():
-                unit, files = self._units[action.unit], sum(map(len, action.files.values()))
+                unit, files = self._units[action.unit].label, sum(map(len, action.files.values()))
                 failed = sum(c.failed for c in action.counts.values())
                 text = f"{unit} is done: {plural(files, 'file')}{f', {failed} failed' if failed else ''}"
                 self.log.add("unit_commit", text, unit=unit, attempt=action.attempt + 1, files=files,
@@ -187,14 +188,14 @@ class Observer:
     def _submit(self, call: Call) -> None:
         name = self._operators[call.operator].name
         if call.kind == "read":
-            unit, attempt = self._units[call.units[0][0]], call.units[0][1]
+            unit, attempt = self._units[call.units[0][0]].label, call.units[0][1]
             self.log.add("unit_read", f"{unit} is read{f', attempt {attempt + 1}' if attempt else ''}",
                          unit=unit, attempt=attempt + 1, operator=name, worker=call.worker)
         elif call.crashes:
             text = (f"{plural(call.rows, 'row')} with {plural(call.crashes, 'death')} go alone through "
                     f"{_short(name)}")
             self.log.add("isolate", text, operator=name, worker=call.worker, rows=call.rows,
-                         deaths=call.crashes, units=[self._units[unit] for unit, _ in call.units])
+                         deaths=call.crashes, units=[self._units[unit].label for unit, _ in call.units])
 
     def _report(self, report: ev.Report, lost: Collection[int]) -> None:
         if report.kind == "lost":
@@ -203,7 +204,7 @@ class Observer:
         if report.details.get("worker") in lost or report.kind in ("node up", "node down"):
             return  # its event has a line, which says more
         operator = None if report.operator is None else self._operators[report.operator].name
-        unit = None if report.unit is None else self._units[report.unit]
+        unit = None if report.unit is None else self._units[report.unit].label
         self.log.add(REPORTS.get(report.kind, report.kind), report.text, operator=operator, unit=unit,
                      **report.details)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from curator.api.format import listing, plural, shorten, size
 from curator.api.stage import SIDE_OUTPUTS, Reduce, Stage, Unit
+from curator.io.files.folder import FileInfo
 from curator.io.files.listing import CLUSTERS, DATA, RUN
 from curator.io.spool import shard_units, spool_units
 from curator.pipeline.checkpoint import CHECKPOINTS
@@ -249,16 +250,20 @@ def _count_what_is_read(found: Edit, phase: Phase, ledger: Ledger,
 
 def later_units(plan: Plan, phase: Phase, ledgers: Sequence[Ledger]) -> list[tuple[int, Unit]]:
     """What a phase behind a barrier reads: what was spooled for it."""
-    spools = {s.name: (p.number, s) for p in plan.phases for s in p.operators[-1].steps if s.spool}
     units: list[tuple[int, Unit]] = []
     for operator in (o for o in phase.operators if o.internal and not o.replays):
-        filled = [spools[name] for name in operator.spools]
-        files = [file for number, step in filled for file in ledgers[number].spooled(step)]
+        files = [file for name in operator.spools for file in spooled(plan, ledgers, name)[1]]
         stage = operator.steps[0].stage
         made = (shard_units(files, stage.shards if stage.key is not None else 1) if isinstance(stage, Reduce)
                 else spool_units(files))
         units += [(operator.index, unit) for unit in made]
     return units
+
+
+def spooled(plan: Plan, ledgers: Sequence[Ledger], name: str) -> tuple[int, list[FileInfo]]:
+    """The phase that fills a spool, and the files that it has written."""
+    number, step = next((p.number, s) for p in plan.phases for s in p.operators[-1].steps if s.name == name)
+    return number, ledgers[number].spooled(step)
 
 
 # -- why -----------------------------------------------------------------------------------------------------

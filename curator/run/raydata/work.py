@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from curator.api.counts import Counts
 from curator.api.errors import FirstError
-from curator.api.stage import Stateful, WrittenFile
+from curator.engine import units
 from curator.engine.events import Commit, Stop
 from curator.engine.protocol import Flushed, UnitInfo
 from curator.pipeline.plan import Operator, Target
@@ -131,26 +131,8 @@ def grouped(operators: Sequence[Operator]) -> list[tuple[Operator, ...]]:
 
 def commit_of(work: Work, operators: Sequence[Operator]) -> Commit:
     """What the ledger is told of a unit that has come through."""
-    files: dict[str, list[WrittenFile]] = {}
-    snapshots: dict[str, str] = {}
-    rests: dict[str, int] = {}
-    depends: set[int] = set()
-    for index, kept in work.flushed.items():
-        steps = operators[index].steps
-        files |= {steps[s].name: list(f) for s, f in kept.files.items()}
-        if isinstance(steps[0].stage, Stateful):
-            depends |= kept.depends
-            rests |= {steps[0].name: kept.rests_on} if kept.rests_on else {}
-            snapshots |= {} if kept.snapshot is None else {steps[0].name: kept.snapshot}
-    counts = {operators[o].steps[s].name: counts for (o, s), counts in work.counts.items()}
-    return Commit(work.unit, 0, counts, files, snapshots, frozenset(depends), ran(work, operators), rests)
-
-
-def ran(work: Work, operators: Sequence[Operator]) -> frozenset[str]:
-    """The steps that this unit's rows came to, or would have."""
     reached = {work.source}
     for operator in operators:
         if operator.index in reached:
             reached |= {t.operator for targets in operator.routes.values() for t in targets}
-    return frozenset(step.name for o in operators if o.index in reached for s, step in enumerate(o.steps)
-                     if o.kind == "source" or work.wants(Target(o.index, s)))
+    return units.commit_of(operators, work.unit, 0, work.counts, work.flushed.items(), reached, work.wants)

@@ -73,7 +73,8 @@ class Group:
                 known += [(unit, name, True) for unit, name in taught.items() if name is not None]
                 self.seen[index] = set(taught)
             needs = operator.resources
-            gpus = tuple(range(_devices())) if needs.gpus or needs.gpu_memory_gb else ()
+            seen = [d for d in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if d]
+            gpus = tuple(range(len(seen))) if needs.gpus or needs.gpu_memory_gb else ()
             runner.setup(Context(cpus=needs.cpus, gpus=gpus), known, self._once)
             self._exhausted(runner)
         self.notes.end(f"setup {self.who}")
@@ -178,26 +179,35 @@ class Group:
         work.parcels += [Parcel(target, batch) for target in operator.routes.get((step, port), ())
                          if work.wants(target)]
 
-    def _try(self, what: str, runner: Runner, work: Work, attempt: Callable[[int], Failed | None]) -> None:
-        """Something that cannot be done in part: until it is done, three times at most, or the run stops."""
-        said, index, before = "", runner.operator.index, list(work.parcels)
+    def _try(self, what: str, runner: Runner, work: Work,
+             attempt: Callable[[int], Failed | None]) -> Failed | None:
+        """Something that cannot be done in part: until it is done, three times at most. Gives how it failed
+        to the last, if the run can go on without it."""
+        index, before = runner.operator.index, list(work.parcels)
         deaths, note, _ = self._begins(what)
+        failed: Failed | None = Failed(0, f"the worker died: {note}" if note else "the worker died")
         for number in range(deaths, TRIES):
             failed = attempt(number)
-            if failed is not None:  # a part of it may have gone well
-                work.parcels = list(before)
-                work.counts = {at: c for at, c in work.counts.items() if at[0] != index}
-                work.flushed.pop(index, None)
-            if failed is None or failed.fatal:
-                self._ends()
-                if failed is not None:
-                    work.stop = Stop("broken", failed.error, failed.first)
-                return
-            said = f"{failed.error}\n{failed.traceback}".rstrip()
+            if failed is None:
+                break
+            # a part of it may have gone well
+            work.parcels = list(before)
+            work.counts = {at: c for at, c in work.counts.items() if at[0] != index}
+            work.flushed.pop(index, None)
+            if failed.fatal:
+                break
         self._ends()
-        said = said or note or "its process died"
-        work.stop = Stop("broken", f"{runner.operator.name} failed {TRIES} times on {work.info.unit.label}: "
-                                   f"{said}")
+        if failed is not None and failed.fatal:
+            work.stop = Stop("broken", failed.error, failed.first)
+            return None
+        return failed
+
+    def _must(self, what: str, runner: Runner, work: Work, attempt: Callable[[int], Failed | None]) -> None:
+        """The same, and without it the run stops."""
+        if (failed := self._try(what, runner, work, attempt)) is not None:
+            said = f"{failed.error}\n{failed.traceback}".rstrip()
+            work.stop = Stop("broken", f"{runner.operator.name} failed {TRIES} times on "
+                                       f"{work.info.unit.label}: {said}")
 
     def _begins(self, what: str) -> tuple[int, str, int]:
         if not self.careful:
@@ -218,19 +228,10 @@ class Group:
         def attempt(number: int) -> Failed | None:
             return self._call(runner, work, "read", best_effort=number == TRIES - 1)
 
+        what = f"read {operator.index} {work.unit}"
         if operator.internal:
-            self._try(f"read {operator.index} {work.unit}", runner, work, attempt)
-            return
-        deaths, note, _ = self._begins(f"read {operator.index} {work.unit}")
-        failed: Failed | None = Failed(0, f"the worker died: {note}" if note else "the worker died")
-        for number in range(deaths, TRIES):
-            failed = attempt(number)
-            if failed is None or failed.fatal:
-                break
-        self._ends()
-        if failed is not None and failed.fatal:
-            work.stop = Stop("broken", failed.error, failed.first)
-        elif failed is not None:  # the unit is one failed record
+            self._must(what, runner, work, attempt)
+        elif (failed := self._try(what, runner, work, attempt)) is not None:  # the unit is one failed record
             name = operator.steps[0].name
             work.count(operator.index, 0, Counts(rows_in=1, failed=1))
             work.errors.append(failed.first or FirstError(name, failed.error, failed.traceback))
@@ -291,7 +292,7 @@ class Group:
                 runner.discard(unit, 0, replay=True)
             return self._call(runner, work, "process", slices) or self._call(runner, work, "flush")
 
-        self._try(f"learn {index} {unit}", runner, work, attempt)
+        self._must(f"learn {index} {unit}", runner, work, attempt)
         self.seen[index].add(unit)
 
     def _exhausted(self, runner: Runner) -> None:
@@ -318,22 +319,15 @@ class Group:
                 runner.discard(work.unit, 0, replay=False)
             return failed
 
-        self._try(f"write {operator.index} {work.unit}", runner, work, attempt)
+        self._must(f"write {operator.index} {work.unit}", runner, work, attempt)
         if stopped is None and work.stop is not None:  # the sink of what failed may work
-            self._write_failed(runner, work, parcels)
+            work.parcels += parcels
+            self._write(runner, work)
         work.stop = stopped or work.stop
-
-    def _write_failed(self, runner: Runner, work: Work, parcels: Sequence[Parcel]) -> None:
-        work.parcels += parcels
-        self._write(runner, work)
 
 
 def _name(what: str, batch: Batch) -> str:
     """Rows of a unit, the same whenever it is done again."""
     ids = batch.rows.column("id")
     return f"{what} {len(batch)} {ids[0]} {ids[-1]}" if len(batch) else what
-
-
-def _devices() -> int:
-    return len([d for d in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if d])
 

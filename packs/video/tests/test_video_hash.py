@@ -9,11 +9,9 @@ import cv2
 import numpy as np
 import pytest
 from curator_dedup import DedupNear
-from curator_video.copies.frame_hashes import bits_apart, clip_hashes, phash
+from curator_video.copies.frame_hashes import bits_apart, clip_hashes, phash, spaced
 from curator_video.copies.hash import Hash
 from curator_video.read.film import Film
-from curator_video.read.sampling import Choice, Seen, spaced
-from curator_video.read.sampling import chosen as chosen_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -150,20 +148,10 @@ def test_frames_are_spaced(steps, every):
     times = np.cumsum(steps)
     chosen = spaced(times, every)
     assert chosen[0] == 0
-    assert np.all(np.diff(times[chosen]) >= 0.6 * every - 1e-5)
-    assert len(chosen) - 1 <= (times[-1] - times[0]) / every + 0.2 + 1e-5  # so many in all, however they lie
+    assert np.all(np.diff(times[chosen]) >= every - 1e-5)
     for k in set(range(len(times))) - set(chosen.tolist()):
         before = chosen[chosen < k].max()
-        assert times[k] - times[before] < 1.2 * every
-
-
-@pytest.mark.parametrize("rate", [10, 12, 15, 23.976, 24, 25, 29.97, 30, 50, 60])
-def test_of_a_film_sampled_twice_a_second_every_frame_is_taken(rate):
-    """Those for 0, 0.5, 1 s are at 0, 0.48, 1 of 25 pictures a second."""
-    times = np.array([time for time, _ in chosen_of(((k / rate, None) for k in range(int(10 * rate))), Choice("fps", 2, 1), 0, 10, Seen())])
-    assert len(times) == 20
-    assert len(spaced(times, 0.5)) == 20
-    assert 20 <= len(spaced(np.arange(10 * rate) / rate, 0.5)) <= 21  # of all its pictures, too: the last may be near to 10 s
+        assert times[k] - times[before] < every
 
 
 def test_the_stage_keeps_its_contract():

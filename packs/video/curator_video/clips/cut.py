@@ -78,7 +78,7 @@ class Cut(Stage):
     storage_options: dict[str, Any] | None = setting(default=None)
 
     batch_size = 16
-    version = 3
+    version = 2
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:

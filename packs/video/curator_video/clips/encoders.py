@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import av
 from av.codec import Codec
@@ -61,9 +60,9 @@ def _has(name: str) -> bool:
 def _refused(name: str) -> str:
     """Why an encoder does not open, "" if it does."""
     try:
-        context: Any = av.CodecContext.create(name, "w")
-        context.width, context.height, context.pix_fmt = 256, 256, "yuv420p"
-        context.time_base, context.framerate = Fraction(1, 25), Fraction(25)
+        context = av.CodecContext.create(name, "w")
+        context.width, context.height, context.pix_fmt = 256, 256, "yuv420p"  # type: ignore[attr-defined]
+        context.time_base, context.framerate = Fraction(1, 25), Fraction(25)  # type: ignore[attr-defined]
         context.open()
     except (FFmpegError, ValueError, AttributeError) as error:
         return getattr(error, "strerror", None) or str(error)

@@ -22,9 +22,8 @@ class Hash(Stage):
     spread. And `phash_times` (list of double): their seconds in the source. Both null where there are no frames, or none has a
     hash.
 
-    `every_s`: seconds between frames that are hashed, about: one may come 0.1 s early, as the pictures of a film lie. Frames that are
-    farther apart are all hashed. `collapse`: hashes that differ from the last kept one by so many bits and less are left out; -1
-    keeps all. `most`: hashes a clip.
+    `every_s`: seconds between frames that are hashed; frames that are farther apart are all hashed. `collapse`: hashes that differ
+    from the last kept one by so many bits and less are left out; -1 keeps all. `most`: hashes a clip.
 
     Then `dedup.near: {column: phash, distance: 4, hashes: 128, share: 0.7, within: 10}`, with the `most` of this stage: two clips
     are copies if two of their frames are within 4 bits, and of the shorter clip's frames 70 % within 10. So a clip inside another is
@@ -39,8 +38,6 @@ class Hash(Stage):
     every_s: float = 0.5
     collapse: int = 6
     most: int = HASHES_MOST
-
-    version = 2
 
     def __post_init__(self) -> None:
         if not self.every_s > 0:

@@ -113,7 +113,7 @@ class Decode(Stage):
     storage_options: dict[str, Any] | None = setting(default=None)
 
     sparse = ("corrupt_frames", "decode_note", "comb_ratio", "hdr")
-    version = 5
+    version = 4
 
     def __post_init__(self) -> None:
         Choice(self.pick, self.fps, self.count)

@@ -69,9 +69,10 @@ class Pixels:
 
     def _planes(self, frame: Any) -> list[np.ndarray]:
         """Luma and chroma, or luma alone, or none: those of most pictures that are not large as small as they are wanted, which
-        libswscale makes in one pass and exactly. Not of what is smaller, where it repeats points."""
+        libswscale makes in one pass and exactly. Not of what is marked as interlaced, which it makes small one field after the other,
+        nor of what is smaller, where it repeats points."""
         width, height = self._target(THUMB)
-        plain = frame.format.name == "yuv420p" and not _is_full(frame)
+        plain = frame.format.name == "yuv420p" and not _is_full(frame) and not frame.interlaced_frame
         if plain and width <= frame.width and height <= frame.height < _ROWS * THUMB[1]:
             frame = _scaled(self._small, frame, width, height, "yuv420p", interpolation=Interpolation.AREA)
         return planes_of(frame, 3) or planes_of(frame, 1)

@@ -45,7 +45,7 @@ class Transnet(Stage):
 
     resources = MODEL_RESOURCES
     batch_size = 1
-    version = 3
+    version = 2
 
     model: str
     threshold: float = 0.4
