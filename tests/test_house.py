@@ -193,7 +193,7 @@ def test_no_error_is_swallowed():
 # Physical lines a room, a ratchet: a number falls with the code, and rises only with a feature that needs it. "." are the files
 # beside the rooms.
 LINES = {
-    "api": 2161,
+    "api": 2147,
     "machine": 451,
     "io": 5888,
     "io/tables": 2098,
@@ -201,20 +201,20 @@ LINES = {
     "registry": 436,
     "models": 1172,
     "ngrams": 368,
-    "pipeline": 1135,
+    "pipeline": 1125,
     "stages": 2504,
-    "engine": 3909,
+    "engine": 3920,
     "recipe": 1659,
-    "worker": 2196,
-    "observe": 2933,
+    "worker": 2178,
+    "observe": 2934,
     "testing": 1263,
-    "runtime": 1360,
-    "run/raydata": 989,
-    "run": 3835,
+    "runtime": 1354,
+    "run/raydata": 960,
+    "run": 3752,
     "explore": 1482,
     "results": 2252,
     "outside": 1115,
-    "trial": 1425,
+    "trial": 1467,
     "scaffold": 199,
     "cli": 1449,
     ".": 321,
@@ -233,8 +233,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 14596
-    assert sum(LINES.values()) <= 43107
+    assert sum(LINES[room] for room in SLIM_CORE) <= 14476
+    assert sum(LINES.values()) <= 43001
 
 
 def test_nothing_names_a_machine():

@@ -133,8 +133,7 @@ class Counts:
 
     @property
     def unaccounted(self) -> int:
-        """Rows that came in or were made and are nowhere; below 0, rows from nowhere. Always 0 unless Curator
-        erred."""
+        """Rows that are nowhere; below 0, rows from nowhere. Always 0 unless Curator erred."""
         ended = sum(self.dropped.values()) + self.duplicate + self.failed + self.absorbed
         return self.rows_in + self.made - sum(self.out.values()) - ended
 

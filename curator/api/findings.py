@@ -1,5 +1,4 @@
-"""What a stage says about a run: sentences, alarms and tables, made on the driver from the counts of the
-stage."""
+"""What a stage says about a run, made from its counts on the driver: sentences, alarms and tables."""
 
 from __future__ import annotations
 
@@ -23,8 +22,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Alarm:
-    """A sentence about what deserves a look: what, where, and what to look at. A "note" is fine on clean
-    input."""
+    """What deserves a look: what, where, and what to look at. A "note" is fine on clean input."""
 
     level: Level
     text: str

@@ -151,8 +151,7 @@ class Fingerprint:
                      self._sequence("values", [values[key] for key in keys]))
 
     def _stage(self, stage: Any) -> bytes:
-        """A class that is installed has a `version`, which its author raises; one of the user's has its
-        code."""
+        """An installed class has a `version`, which its author raises; one of the user's has its code."""
         kind = type(stage)
         code = "" if installed_class(kind) else self._class(kind)
         return _hash("stage", kind.__name__, str(stage.version), code, self._attributes(stage.parameters()))

@@ -84,8 +84,7 @@ def short_path(path: str, width: int) -> str:
 
 
 def shorten(text: str, width: int, keep_end: bool = False) -> str:
-    """The text in one line of at most `width` characters, cut at the end, or in the middle with
-    `keep_end`."""
+    """The text in one line of at most `width` characters, cut at the end, or in the middle (`keep_end`)."""
     # cut before the whitespace is joined: a document may be megabytes
     line = " ".join((text if keep_end else text[:4 * width]).split())
     cut = len(line) < len(text) and not keep_end and len(text) > 4 * width
@@ -118,7 +117,6 @@ def aligned(rows: Sequence[Sequence[str]], words: int = 1) -> list[str]:
 
 
 def folder(paths: Iterable[str]) -> str:
-    """The deepest folder that all these files lie in, with a slash at the end; empty for the working
-    folder."""
+    """The deepest folder of all these files, with a slash at the end; empty for the working folder."""
     common = commonprefix([path.split("/")[:-1] for path in paths])  # noqa: RUF071 - of lists, name by name
     return "/".join(common) + "/" if common else ""

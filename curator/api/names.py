@@ -23,8 +23,7 @@ def nearest(name: str, known: Iterable[str], n: int = 3) -> list[str]:
 
 
 def suggestion(name: str, known: Iterable[str], otherwise: str, *, quoted: bool = False) -> str:
-    """`did you mean a or b?`, or `otherwise` if nothing known is like it. `quoted`: the best one only, in
-    quotes."""
+    """`did you mean a or b?`, or `otherwise` if nothing is like it. `quoted`: the best one, in quotes."""
     near = nearest(name, known, n=1 if quoted else 3)
     return f"did you mean {' or '.join(map(repr, near) if quoted else near)}?" if near else otherwise
 

@@ -1,5 +1,4 @@
-"""Which code is the user's own, and which is installed: it belongs to Python, a distribution, the core or a
-pack."""
+"""Which code is the user's own, and which is installed (Python's, a distribution's, ours, a pack's)."""
 
 from __future__ import annotations
 
@@ -129,8 +128,7 @@ def _files_of(name: str, package: str) -> Iterator[tuple[Path, str]]:
 
 
 def spec_of(module: str) -> ModuleSpec | None:
-    """Where a module would be imported from, None if it is not there. Imports nothing, not even what it is
-    inside of."""
+    """Where a module would be imported from, None if nowhere. Imports nothing, not even its package."""
     top, *inner = [module] if module in sys.modules else module.split(".")
     try:
         spec = importlib.util.find_spec(top)

@@ -215,8 +215,7 @@ class Stage:
         return adjusted
 
     def at_least(self, least: float, *names: str) -> None:
-        """For `__post_init__` of a dataclass: raise ValueError if one of these parameters is smaller, or None
-        where it may not be."""
+        """For `__post_init__`: raise ValueError if a parameter is smaller, or None where it may not be."""
         assert dataclasses.is_dataclass(self)
         may = {f.name: f.default is None or "None" in str(f.type) for f in dataclasses.fields(self)}
         for name in names:
@@ -328,8 +327,7 @@ class Reduce(Stage):
         return None
 
     def process(self, batch: Any) -> Result:
-        """Pass two: what becomes of rows of the shard. By default they are absorbed: only what `finish` makes
-        goes on."""
+        """Pass two: what becomes of rows. By default they are absorbed: only what `finish` makes goes on."""
         return Outputs(absorbed=batch)
 
     def columns_after(self, columns: Mapping[str, pa.DataType | None]) -> dict[str, pa.DataType | None]:
@@ -376,8 +374,7 @@ class SourceRange:
 
 
 class _Key:
-    """Room for the key of a unit, once somebody has asked for it. No field: it is neither compared nor
-    pickled."""
+    """Room for the key of a unit, once somebody has asked for it; neither compared nor pickled."""
 
     __slots__ = ("_key",)
     _key: str
@@ -445,8 +442,7 @@ class Source(Stage):
         raise TypeError(f"{type(self).__name__} has no read method")
 
     def columns(self) -> dict[str, pa.DataType | None] | None:
-        """The columns and payloads that `read` gives, as far as they are known before; None if they are
-        not."""
+        """The columns and payloads that `read` gives, as far as known before; None if they are not."""
         return dict(self.contract().adds) or None
 
 

@@ -18,8 +18,7 @@ class TextBatch(Batch):
 
 @dataclass
 class ImageBatch(Batch):
-    """Images. `encoded`: the file's bytes. `pixels`: height x width x 3, uint8, RGB; None where not
-    decoded."""
+    """Images. `encoded`: the file's bytes. `pixels`: height x width x 3, uint8, RGB; None if not decoded."""
 
     encoded: list[bytes | None] | None = payload(lasts=True)
     pixels: list[np.ndarray | None] | None = payload()

@@ -34,7 +34,6 @@ class Checkpoint(Stage):
 
 
 def payloads(lasting: bool) -> frozenset[str]:
-    """What the kinds of batches that are known here carry beside their columns, and a checkpoint keeps
-    (`lasting`), or does not."""
+    """The payloads of all kinds of batches known here that a checkpoint keeps (`lasting`), or does not."""
     own = [field for kind in kinds() for field in fields(kind) if field.metadata.get("payload")]
     return frozenset(field.name for field in own if field.metadata["lasts"] == lasting)

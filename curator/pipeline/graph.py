@@ -15,8 +15,7 @@ from curator.api.stage import SIDE_OUTPUTS, Sink, Source, Stage
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """A stage in a graph. `inputs`: the nodes and ports it takes rows from; `place`: where a recipe names
-    it."""
+    """A stage in a graph. `inputs`: where it takes rows from; `place`: where a recipe names it."""
 
     stage: Stage
     inputs: tuple[End, ...] = ()

@@ -106,14 +106,12 @@ class Operator:
 
     @property
     def internal(self) -> bool:
-        """It reads what an earlier phase wrote: records that were counted before, which no failure may turn
-        into one."""
+        """It reads records that an earlier phase wrote and counted: no failure may turn them into one."""
         return isinstance(self.steps[0].stage, (Reduce, FromSpool, FromFailed))
 
     @property
     def replays(self) -> bool:
-        """It reads what checkpoints of its own phase kept, for units of which only what is behind them is to
-        be done."""
+        """It reads what checkpoints of its own phase kept, for units that are only done from there on."""
         return isinstance(self.steps[0].stage, FromCheckpoint)
 
     @property
@@ -196,8 +194,7 @@ class Plan:
 
     @property
     def steps(self) -> list[Step]:
-        """The stages of the pipeline and the sinks for side outputs, in pipeline order phase by phase;
-        without the spools."""
+        """The stages of the pipeline and the sinks for side outputs, phase by phase; without the spools."""
         return [step for phase in self.phases for step in phase.steps if not step.spool]
 
 
@@ -230,8 +227,7 @@ def _key(*parts: str) -> str:
 
 
 class _Planner:
-    """What the operators of all phases are made from. `graph`: placed and expanded; `parts`, `kept`: as
-    `expand` gives them."""
+    """What the operators of all phases are made from: a graph, placed, and what `expand` gives."""
 
     def __init__(self, graph: Graph, parts: Mapping[Node, Node], kept: frozenset[End], mode: Mode,
                  replay: Collection[str]) -> None:
@@ -287,8 +283,7 @@ class _Planner:
     # -- operators -------------------------------------------------------------------------------------------
 
     def _fuse(self) -> list[list[Node]]:
-        """Chains of neighbours with nothing between them and the same resource shape; the rest alone. No
-        sinks."""
+        """Chains of neighbours with one resource shape and nothing between them; the rest alone. No sinks."""
         groups: list[list[Node]] = []
         group_of: dict[Node, list[Node]] = {}
         for node in (n for n in self.nodes if not isinstance(n.stage, Sink)):
@@ -313,8 +308,7 @@ class _Planner:
         return fusible
 
     def _levels(self, mode: Mode) -> dict[Node, int]:
-        """The phase of each node: the barriers on the longest way to it. A sink stands with the last of its
-        inputs."""
+        """The phase of each node: the barriers on the longest way to it. A sink is in its last input's."""
         level: dict[Node, int] = {}
         first = {group[0] for group in self.groups}
         for node in self.nodes:
@@ -355,8 +349,7 @@ class _Planner:
 
     def _routes(self, group: list[Node], place: Mapping[Node, Target], write: int,
                 sink_steps: list[Step]) -> Ports:
-        """Where the rows of a group go; the sinks that the plan adds for them are appended to
-        `sink_steps`."""
+        """Where the rows of a group go. Sinks that the plan adds for them are appended to `sink_steps`."""
         routes: dict[tuple[int, str], tuple[Target, ...]] = {}
         for at, node in enumerate(group):
             for port in (*node.stage.ports, *SIDE_OUTPUTS):
@@ -425,8 +418,7 @@ class _Planner:
         return Step(f"spool/{folder}", sink, key, ((of.name, port),), spool=True)
 
     def _lasting(self, node: Node, port: str) -> frozenset[str]:
-        """The payloads that a checkpoint keeps: of those that it can keep the ones that may be read
-        behind."""
+        """The payloads that a checkpoint keeps: those that it can keep and that may be read behind it."""
         wanted, columns = self._wanted(node, port), self.columns[node]
         return frozenset(n for n in payloads(lasting=True) if (wanted is None or n in wanted)
                          and (columns is None or columns.get(n, pa.null()) is None))

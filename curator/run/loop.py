@@ -156,8 +156,7 @@ class Loop:
     # -- from beginning to end ------------------------------------------------------------------------------
 
     def go(self, context: RunContext, before: tuple[int, int], max_failed: float) -> Stop | None:
-        """Work; gives why it stopped early, or None. `before`: records read and failed so far, in finished
-        units."""
+        """Work; gives why it stopped early, or None. `before`: records read and failed in finished units."""
         self.began = time.monotonic()
         whole = False
         try:

@@ -103,8 +103,7 @@ class Numbers:
                 "workers": loop.alive, "limit": self._limit(by_step)}
 
     def running(self, every_s: float) -> dict[str, Any]:
-        """The stats of a run that works, for `curator show` and `watch`; without files. `every_s`: so often
-        they are written."""
+        """The stats of a run that works, without files. `every_s`: so often they are written."""
         loop = self.loops[-1]
         loop.ledger.elapsed[loop.ledger.run] = time.monotonic() - loop.began
         stats = self._summary("running", "", ())
@@ -204,8 +203,7 @@ class Numbers:
                 + (f"; they are in {self.plan.out.path_of('failed')}" if kept else ""))
 
     def _first_errors(self, stats: dict[str, Any], stopped: Stop | None) -> list[dict[str, Any]]:
-        """The first error of each stage; before all others what stopped the run, then by the records that
-        failed."""
+        """The first error of each stage: what stopped the run first, then by the records that failed."""
         known = self.errors_before | {name: e for loop in self.loops for name, e in loop.errors.items()}
         failed = {s["name"]: s["failed"] for s in stats["stages"] if s["failed"]}
         errors = [replace(e, stage=self.part_of.get(name, name)) for name, e in known.items()]
@@ -214,8 +212,7 @@ class Numbers:
         return [asdict(e) for e in (*first, *(e for e in found if not first or e.stage != first[0].stage))]
 
     def _busy_s(self, by_step: Mapping[str, Counts]) -> dict[str, float]:
-        """Seconds of work by stage: parts count for the stage that they are parts of, and all that is written
-        is one."""
+        """Seconds of work by stage: parts count for their composite, and all that is written is one."""
         busy: dict[str, float] = {}
         for name, counts in by_step.items():
             writes = isinstance(self.steps[name].stage, Sink) and name not in self.part_of

@@ -113,8 +113,7 @@ class Pace:
 
 def works_of(phases: Sequence[Phase], counts: Mapping[str, Counts], state: State | None, now: int,
              before: Sequence[Mapping[int, Profile]]) -> list[Work]:
-    """What each step has done; `now`: the phase that `state` is of; `before`: what earlier runs know, by
-    phase."""
+    """What each step has done; `now`: the phase of `state`; `before`: what earlier runs know, by phase."""
     works = []
     for phase in phases:
         states = state.operators if state is not None and phase.number == now else ()

@@ -21,8 +21,7 @@ NAME = "profile.json"
 
 
 def load_profiles(folder: Folder, operators: Sequence[Operator]) -> dict[int, Profile]:
-    """What earlier runs know of these operators; `folder` is a run's `_run`. A file that cannot be read is as
-    good as none."""
+    """What earlier runs know of these operators, from a run's `_run`; nothing if the file is damaged."""
     known, keys = _read(folder), _keys(operators)
     index_of = {key: index for index, key in keys.items()}
     found = {}

@@ -28,8 +28,7 @@ class Reading:
         self.largest = nlargest(LARGEST, range(todo), key=sizes.__getitem__)
 
     def bytes(self, state: State | None) -> dict[str, int]:
-        """Bytes of finished units (`bytes_done`), with those of units under way (`bytes_read`), and in
-        all."""
+        """Bytes of finished units (`bytes_done`), with those under way (`bytes_read`), and in all."""
         if state is None:
             return {"bytes_done": self.total, "bytes_read": self.total, "bytes_total": self.total}
         unread = state.units.unread

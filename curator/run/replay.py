@@ -1,5 +1,4 @@
-"""What to run again of the records that failed: alone, from the stage where they failed, or with their whole
-unit."""
+"""What runs again of the records that failed: alone, from where they failed, or with their unit."""
 
 from __future__ import annotations
 

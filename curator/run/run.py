@@ -1,5 +1,4 @@
-"""A run from its first to its last moment: whose folder, what is in the way, phase after phase, the
-report."""
+"""A run from its first to its last moment: what is in the way, phase after phase, the report."""
 
 from __future__ import annotations
 
@@ -181,8 +180,7 @@ def _ray_address(asked: str | bool | None, engine: Engine) -> str | None:
 
 
 def _in_memory(plan: Plan) -> bool:
-    """Whether something lies in a filesystem in memory. It belongs to one process: no other worker would see
-    it."""
+    """Whether something lies in a filesystem in memory, which no other process would see."""
     return any(p.startswith("memory://") for step in plan.steps for p in paths_of(step.stage))
 
 
@@ -295,8 +293,7 @@ class _Run:
         return stopped
 
     def _lost_files(self, phase: Phase) -> dict[int, set[str]]:
-        """Spooled files that a phase needs and somebody has removed, as ledgers name them, by the phase that
-        wrote them."""
+        """Spooled files that a phase needs and somebody has removed, by the phase that wrote them."""
         there = set(self.out.sub(SPOOLS).names(recursive=True))
         lost: dict[int, set[str]] = {}
         for name in {name for o in phase.operators for name in o.spools}:
@@ -308,8 +305,7 @@ class _Run:
     # -- what is told and kept -------------------------------------------------------------------------------
 
     def _tell(self, now: float | None) -> None:
-        """Tell who watches how far it is, each in its time. `now` None: a phase has ended, which all
-        are told."""
+        """Tell who watches how far it is, each in its time. `now` None: a phase has ended, which all hear."""
         observer, scheduler = self.context.observer, self.loops[-1].scheduler
         if self.watch is not None and (now is None or now >= self.watch_at):
             began = time.monotonic()

@@ -36,8 +36,7 @@ User = tuple[int, int]  # a process, and the number of a call
 
 @dataclass(slots=True)
 class Copy:
-    """A batch of another node, here or on its way. `users`: calls that were given it, or wait for it; without
-    any it goes."""
+    """A batch of another node, here or on its way. Without `users`, calls that need it, it goes."""
 
     path: Future[str]
     users: set[User] = field(default_factory=set)
@@ -194,8 +193,7 @@ class Agent:
         self._let_go(lambda user: user[0] == process)
 
     def _let_go(self, ended: Callable[[User], bool]) -> None:
-        """Remove copies that no call needs any more; one that is still on its way is removed when it is
-        here."""
+        """Remove copies that no call needs any more; one on its way is removed when it is here."""
         for key, copy in list(self.copies.items()):
             copy.users = {user for user in copy.users if not ended(user)}
             if not copy.users:

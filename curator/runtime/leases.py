@@ -23,8 +23,7 @@ SILENT_LOOKS = 15  # who has said nothing new for so many looks is gone
 
 @dataclass(frozen=True, kw_only=True)
 class Lease:
-    """What an agent asks of Ray: `base` cores for itself, the others in pieces. `memory_bytes` 0: the run
-    states no need of memory."""
+    """What an agent asks of Ray: `base` cores for itself, others in pieces. `memory_bytes` 0: no need."""
 
     number: int
     node_id: str
@@ -60,8 +59,7 @@ class Wants:
 
     def lease(self, free: Mapping[str, float], room: float, number: int, node_id: str,
               name: str) -> Lease | None:
-        """All that is free on a node, within what the run may still take; None if that is less than a
-        core."""
+        """All that is free on a node, within what the run may still take; None if less than a core."""
         cpus = int(min(free.get("CPU", 0.0), room))
         if cpus < 1:
             return None

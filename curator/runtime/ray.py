@@ -356,8 +356,7 @@ class RayRuntime:
     # -- the nodes ------------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """In a thread of its own: what the cluster has, every few seconds. One answer that fails to come is
-        no reason to stop."""
+        """In a thread of its own: what the cluster has, every few seconds, also after a failed answer."""
         silent_since, me = None, f"{self.run}-{os.getpid()}".encode()
         while not self.closing.is_set():
             asked_at = time.monotonic()

@@ -57,8 +57,7 @@ class Job:
 
 @dataclass(slots=True, eq=False)
 class ProcessGroup:
-    """The processes of one worker, in the order of their ranks. Rank 0 starts first and says where the others
-    find it."""
+    """The processes of one worker, by rank. Rank 0 starts first and says where the others find it."""
 
     start: ev.StartWorker
     processes: list[int] = field(default_factory=list)

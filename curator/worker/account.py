@@ -1,5 +1,4 @@
-"""Where the rows of one call went: counted as its answers come, so that no answer is kept for it; beneath the
-`Runner`."""
+"""Where the rows of one call went, counted as its answers come, so that no answer is kept for it."""
 
 from __future__ import annotations
 
@@ -89,8 +88,7 @@ class Account:
         self._seen[found] = True
 
     def _tables(self, batch: Batch) -> Iterator[tuple[int, pa.Table]]:
-        """The columns that are counted by value, for each unit: of text and media no copy is made to count
-        rows."""
+        """The columns that are counted by value, for each unit; text and media are not copied for it."""
         if self.only_unit is not None:
             yield self.only_unit, batch.rows
             return
@@ -110,8 +108,7 @@ def rows_by_unit(batch: Batch) -> dict[int, np.ndarray]:
 
 
 def adjacent(at: np.ndarray) -> bool:
-    """Whether positions in their order follow one another, so that a slice gives these rows without a
-    copy."""
+    """Whether positions follow one another, so that a slice gives these rows without a copy."""
     return bool(at[-1] - at[0] == len(at) - 1)
 
 
@@ -130,8 +127,7 @@ def _count_port(counts: Counts, port: str, rows: pa.Table) -> None:
 
 
 def count_amounts(counts: Counts, way: str, rows: pa.Table, names: Iterable[str]) -> None:
-    """Add up the columns `names` of rows that came `in` or left on a port, those that are there and have
-    numbers."""
+    """Add up columns of rows that came `in` or left on a port, those that are there and have numbers."""
     for name in names:
         at = rows.schema.get_field_index(name)
         if at < 0 or not (pa.types.is_floating(kind := rows.schema.field(at).type)

@@ -1,5 +1,4 @@
-"""What a call gives until its next part leaves the worker: rows by port and unit, counts, first errors,
-changed sizes."""
+"""What a call gives until its next part leaves: rows by port and unit, counts, first errors, sizes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""How many rows a call may have once memory ran out: fewer, and more again when calls go well; beneath the
-`Runner`."""
+"""How many rows a call may have once memory ran out: fewer, and more again when calls go well."""
 
 from __future__ import annotations
 
@@ -16,8 +15,7 @@ _SAYINGS = ("out of memory", "can't allocate memory", "alloc_failed", "failed to
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory of the machine or of a device ran out, also where a stage raised another error from
-    it."""
+    """Whether memory of the machine or a device ran out, also where a stage raised another error from it."""
     return any(isinstance(one, MemoryError)  # also pyarrow's and numpy's own
                or any("OutOfMemory" in kind.__name__ for kind in type(one).__mro__)  # torch's
                or (isinstance(one, RuntimeError) and any(saying in str(one).lower() for saying in _SAYINGS))

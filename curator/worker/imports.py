@@ -63,8 +63,7 @@ def modules_of(operators: Iterable[Operator]) -> list[str]:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds pandas where the others do, and tells Arrow when it has been imported. `hiding`: says that there
-    is none."""
+    """Finds pandas where others do, and tells Arrow that it is there; `hiding`, says that there is none."""
 
     hiding = False
 
@@ -105,7 +104,6 @@ def hold_back() -> None:
 
 
 def bring_for(schema: pa.Schema) -> None:
-    """Import pandas, if it was held back, for times in nanoseconds: Arrow gives their values as its
-    objects."""
+    """Import pandas, if it was held back, for times in nanoseconds, which Arrow gives as its objects."""
     if _finder in sys.meta_path and "pandas" not in sys.modules and "[ns" in str(schema):
         importlib.import_module("pandas")

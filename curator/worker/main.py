@@ -1,5 +1,4 @@
-"""The life of a worker process: one socket to its node's `Processes`, one runner, calls in the order they
-come."""
+"""The life of a worker process: one socket to its node's `Processes`, one runner, calls in order."""
 
 from __future__ import annotations
 
@@ -209,8 +208,7 @@ class Worker:
 
 
 def trim_heap() -> None:
-    """Have the C library give free pages back; it keeps up to twice the largest block that was ever let go.
-    Only GNU's knows how."""
+    """Have GNU's C library give back free pages; it keeps up to twice the largest block ever let go."""
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)
 

@@ -44,8 +44,7 @@ SIZE = struct.Struct("!i")  # goes before each message, as `multiprocessing.conn
 
 
 class Line:
-    """Our end of a process's socket. It never waits: a process that hangs, or is stopped, stops nobody
-    else."""
+    """Our end of a process's socket. It never waits, so a process that hangs stops nobody else."""
 
     def __init__(self, end: socket.socket) -> None:
         end.setblocking(False)
@@ -61,8 +60,7 @@ class Line:
                 del self.outbox[:self.end.send(self.outbox)]
 
     def receive(self) -> tuple[list[bytes], bool]:
-        """The whole messages that have come, and whether there may be more. Half a message of a dead process
-        is nothing."""
+        """The whole messages that have come, and whether there may be more. Half a message is nothing."""
         more = False
         try:
             while chunk := self.end.recv(1 << 18):
@@ -279,8 +277,7 @@ class Processes:
     # -- the end ---------------------------------------------------------------------------------------------
 
     def clear(self) -> None:
-        """End every process and remove all batches; returns when they are gone. New ones may be started
-        then."""
+        """End every process and remove all batches; returns when they are gone. New ones may follow."""
         self._let_end()
         for number in list(self.alive):
             self._end(number, kill=True)

@@ -46,8 +46,7 @@ def _ports(item: Any) -> Outputs:
 
 
 def joined(batches: list[Batch]) -> list[Batch]:
-    """As few batches as the types allow: rows of different kinds, or with columns that cannot be one, stay
-    apart."""
+    """As few batches as the types allow: other kinds, and columns that cannot be one, stay apart."""
     if len(batches) <= 1:
         return batches
     groups: dict[type, list[Batch]] = {}

@@ -277,8 +277,7 @@ class Runner:
             answer.collect(0, "failed", failed)
 
     def _read_internal(self, call: Call) -> Iterator[None]:
-        """Rows that an earlier phase spooled: none of them may be lost, so what fails to the last ends the
-        run."""
+        """Rows that an earlier phase spooled. None may be lost: what fails to the last ends the run."""
         (index, _), = call.units
         unit = call.infos[index].unit
         self._enters(0)

@@ -1,5 +1,4 @@
-"""One step of an operator at work: calls of a size that fits, tried again and halved when they raise, checked
-and accounted for."""
+"""One step at work: calls of a size that fits, tried again and halved when they raise, and checked."""
 
 from __future__ import annotations
 

@@ -31,8 +31,7 @@ LARGE_CHARS = 20_000  # parameters that take more are not kept to be compared
 
 @dataclass
 class Goes:
-    """Files and rows that will be removed, by folder. `strange`: files elsewhere that this folder's former
-    self made."""
+    """Files and rows to be removed, by folder. `strange`: files elsewhere of this folder's former self."""
 
     files: Counter[str] = field(default_factory=Counter)
     rows: Counter[str] = field(default_factory=Counter)
@@ -300,8 +299,7 @@ def _why(step: Step, was: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def parameters_of(stage: Stage) -> dict[str, Any] | None:
-    """The parameters that decide, for the manifest: plain values without secrets; None where they are
-    large."""
+    """The parameters that decide, for the manifest: plain, without secrets; None where they are large."""
     values = plain({name: value for name, value in stage.parameters().items() if not callable(value)})
     return values if len(json.dumps(values)) < LARGE_CHARS else None
 

@@ -1,5 +1,4 @@
-"""Before a run touches anything: what it reads, whose folder it is, and what of the results there it would
-take away."""
+"""Before a run touches anything: what it reads, whose folder it is, which results it would take away."""
 
 from __future__ import annotations
 
@@ -153,8 +152,7 @@ def _check_sinks(plan: Plan, ledgers: Sequence[Ledger]) -> None:
 
 
 def describe_lost(plan: Plan, ledger: Ledger, units: Collection[tuple[int, Unit]]) -> str:
-    """What there is of inputs that nobody reads any more, in a sentence; empty if there is nothing. Of the
-    first phase."""
+    """Results of inputs of the first phase that nobody reads any more, in a sentence; empty if none."""
     gone = ledger.records.keys() - {unit.key for _, unit in units}
     if not gone:
         return ""

@@ -57,8 +57,7 @@ COMPACT_FILES = 64  # more small ledger files than this are made one when a run 
 
 
 class Done(NamedTuple):
-    """What the ledger has in mind of a stage of a unit. `sidecar`: what its name has around the unit's
-    key."""
+    """What the ledger has in mind of a stage of a unit. `sidecar`: its name without the unit's key."""
 
     name: str
     key: str
@@ -67,8 +66,7 @@ class Done(NamedTuple):
 
 
 class Brief(NamedTuple):
-    """What the ledger has in mind of a unit; one object serves all units that are alike. `depends`: 8 bytes
-    each."""
+    """What the ledger has in mind of a unit, one object for all that are alike. `depends`: 8 bytes each."""
 
     stages: tuple[Done, ...]
     depends: bytes = b""
@@ -124,8 +122,7 @@ class Ledger:
         self.elapsed[self.run] = 0.0
 
     def part_name(self, unit: Unit, attempt: int) -> str:
-        """How the files of a unit's attempt are called; never the same twice, also after an edit or in
-        another folder."""
+        """How the files of a unit's attempt are called: never the same twice, in whatever run or folder."""
         return f"{ATTEMPT}{unit.key}-{self.owner.id}-{self.number}-{self.run}-{attempt}"
 
     def _load(self) -> None:
@@ -264,8 +261,7 @@ class Ledger:
         self.evidence += [(name, self._file(f)) for name in files for f in files[name]]
 
     def flush(self, elapsed: float, whole: bool = False) -> None:
-        """Write what was added, and how long this attempt has worked. `whole`: it has ended, and left nothing
-        to remove."""
+        """Write what was added, and how long this attempt has worked. `whole`: nothing is left to remove."""
         self.elapsed[self.run] = elapsed
         self.confirm()
         state = self._state(whole=whole and not self._replaces,
@@ -284,8 +280,7 @@ class Ledger:
         return len(self._pending)
 
     def _rewrite(self, edit: Callable[[Record], Record | None], units: Collection[str]) -> None:
-        """Make the present lines all there is, in one file. `edit` gives what becomes of the records of these
-        units."""
+        """Make the present lines all there is, in one file; `edit` changes the records of these units."""
 
         done = 0
 
@@ -403,8 +398,7 @@ class Ledger:
                         self._ahead.setdefault(name, Counts()).shift(counts_of(stage), 1)
 
     def _edits(self, phase: Phase, needs: Mapping[str, Need]) -> dict[str, Need]:
-        """Units whose records change, and what they need: steps go that will be done again, or that the plan
-        has not."""
+        """Units whose records change, and what they need: steps go that are done again or not in the plan."""
         keys = {step.name: step.key for step in phase.steps}
         known: dict[tuple, bool] = {}
         edits = {}
@@ -423,8 +417,7 @@ class Ledger:
         return edits
 
     def _drop(self, record: Record, names: Collection[str], keys: Mapping[str, str]) -> bool:
-        """Take these steps out of a record. What a stateful one remembers is kept while its key is the
-        present one."""
+        """Take these steps out of a record. What a stateful one remembers stays while its key is the same."""
         for name in names:
             stage = record.stages.pop(name)
             if stage.sidecar and stage.key == keys.get(name):
@@ -435,8 +428,7 @@ class Ledger:
         return bool(names)
 
     def expire(self, phase: Phase) -> None:
-        """Clear what is no longer true of a phase whose turn has not come: results of other steps than it has
-        now."""
+        """Clear results of a phase whose turn has not come, where it has other steps now."""
         keys = {step.name: step.key for step in phase.steps}
 
         def edit(record: Record) -> Record:
@@ -458,8 +450,7 @@ class Ledger:
             self.folder.delete(list(self.files.sizes))
 
     def lose(self, paths: Collection[str]) -> None:
-        """Files that records name are gone: the steps that wrote them are to be done again, under a new
-        attempt's number."""
+        """Files that records name are gone: their steps are to be done again, as a new attempt."""
 
         def edit(record: Record) -> Record:
             for name in [n for n, s in record.stages.items() if any(f.path in paths for f in s.files)]:
@@ -478,8 +469,7 @@ class Ledger:
         self._tidy = True
 
     def remove_unnamed(self) -> None:
-        """Delete files of results that were cleared, and those of ours that no record names: of interrupted
-        attempts."""
+        """Delete files of cleared results, and those of interrupted attempts, which no record names."""
         assert not self._pending  # its files are not named yet
         self.confirm()
         evidence = (file.path for _, file in self.evidence)
@@ -525,8 +515,7 @@ class Ledger:
         return (to_record(line) for line in self._lines() if unit_of(line) in units)
 
     def spooled(self, step: Step) -> list[FileInfo]:
-        """The files of a step that spools, of all finished units; `uri` is relative to the folder of all
-        spools."""
+        """The files that a step spooled of all finished units; `uri` is relative to the folder of spools."""
         files = [file for name, file in self.written() if name == step.name]
         return [FileInfo(f.path.removeprefix(f"{SPOOLS}/"), f.size_bytes, step.key) for f in files]
 

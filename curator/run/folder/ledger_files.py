@@ -113,8 +113,7 @@ def unit_of(line: bytes) -> str:
 
 
 def is_marked(line: bytes) -> bool:
-    """Whether the unit of a line is to be done again, in part or as a whole. (No string holds a bare
-    quotation mark.)"""
+    """Whether the unit of a line is to be done again. (No string holds a bare quotation mark.)"""
     return b'"redo":true' in line[:64]
 
 

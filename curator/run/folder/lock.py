@@ -258,8 +258,7 @@ class FileLock(Lock):
 
 
 def newest(folder: Folder) -> tuple[int, Holder | None]:
-    """The highest number among leases, 0 if there is none, and who has it; None if its file cannot be read,
-    or is gone."""
+    """The highest number among leases (0: none), and who has it; None if its file is gone or unreadable."""
     number = max((int(found[1]) for n in folder.names() if (found := NAME.fullmatch(n))), default=0)
     try:
         return number, Holder.of(folder.read(_name(number))) if number else None

@@ -27,8 +27,7 @@ def versions_of(plan: Plan) -> Versions:
 
 
 def hold(plan: Plan, in_shards: bool) -> list[str]:
-    """Pin the sources as the run in this folder began. What people should know of it. `in_shards`: several
-    may begin it at once."""
+    """Pin the sources as the run here began; gives what to tell people. `in_shards`: several may begin it."""
     for _, source in _sources(plan):
         source.pin()
     if not (newest := versions_of(plan)):

@@ -8,8 +8,7 @@ from curator.api.errors import CuratorError
 
 
 class Notes:
-    """An actor of its own on the driver's node. `short_circuits`: stateful operators without which nothing
-    need be read."""
+    """An actor on the driver's node. `short_circuits`: stateful operators without which nothing is read."""
 
     def __init__(self, short_circuits: frozenset[int] = frozenset()) -> None:
         self.stopping, self.short_circuits = False, short_circuits
@@ -34,8 +33,7 @@ class Notes:
             self.enough = frozenset(units)
 
     def begin(self, what: str) -> tuple[int, str, int]:
-        """Something begins that may kill: how often it did not end before, what was said of that, and at
-        which step."""
+        """Something begins that may kill: how often it did before, what was said of that, at which step."""
         before = self.begun.get(what, (0, "", 0))
         self.begun[what] = (before[0] + 1, "", 0)
         return before

@@ -28,8 +28,7 @@ ROW_UNITS = 64
 
 @dataclass(slots=True)
 class Parcel:
-    """Rows of a unit on their way to a step. `batch`: outside an actor its place among the batches of the
-    row."""
+    """Rows of a unit on their way to a step. `batch`: outside an actor its place in the row's batches."""
 
     to: Target
     batch: Any
@@ -97,8 +96,7 @@ def from_rows(table: pa.Table) -> Iterator[list[Work]]:
 
 
 def shared_out(works: Sequence[Work], workers: int) -> Iterator[list[Work]]:
-    """Units, those of one row together: small ones share one, but four rows for each worker should be
-    there."""
+    """Units by row: small ones share one, but there should be four rows for each worker."""
     most = max(1, min(ROW_UNITS, len(works) // (4 * workers)))
     row: list[Work] = []
     nbytes = 0

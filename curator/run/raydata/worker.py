@@ -245,8 +245,7 @@ class Group:
                 for p in parcels]
 
     def _map(self, runner: Runner, work: Work) -> None:
-        """What no row can be blamed for inside a call is tried again, then in halves, until the row is
-        found."""
+        """What fails and no row can be blamed for is tried again, then in halves, until the row is found."""
         batches = joined([parcel.batch for parcel in work.take(runner.operator.index)])
         todo = [(batch, 0) for batch in reversed(batches)]
         while todo and work.stop is None:
