@@ -10,19 +10,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
 
 from curator import sql
 from curator.api.errors import InputError, RecipeError
-from curator.api.names import suggestion
 from curator.io.files.folder import open_input
 from curator.registry import packs
-
-SET_FIELDS = ("name", "description", "source", "rules")
-RULE_FIELDS = ("reason", "when", "source")
 
 
 @dataclass(frozen=True)
@@ -34,15 +28,33 @@ class Rule:
     when: str
     source: str = ""
 
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", self.reason):
+            raise RecipeError(f"the reason {self.reason!r} is not in snake_case (small letters, digits, _)")
+        object.__setattr__(self, "when", self.when.strip())
+        try:
+            sql.columns_of(self.when)
+        except RecipeError as error:
+            raise RecipeError(f"{self.reason}: {error}") from None
+
 
 @dataclass(frozen=True)
 class RuleSet:
     """Rules in order: the first that is true gives the reason."""
 
-    name: str
-    description: str
-    source: str
     rules: tuple[Rule, ...]
+    name: str = ""
+    description: str = ""
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.rules:
+            raise RecipeError("there is no rule: list some under `rules`, each with reason and when")
+        reasons = [rule.reason for rule in self.rules]
+        for at, reason in enumerate(reasons):
+            if reason in reasons[:at]:
+                raise RecipeError(f"rules[{at}]: the reason {reason!r} is taken by a rule before it; join "
+                                  "the two with OR, or rename one")
 
 
 def load_rules(name_or_path: str) -> RuleSet:
@@ -50,7 +62,7 @@ def load_rules(name_or_path: str) -> RuleSet:
     .yml).
 
     Raises:
-        RecipeError: there is none, or something in the file is wrong; names file, rule and field.
+        RecipeError: there is none, or something in the file is wrong; names file, line, rule and field.
     """
     is_path = name_or_path.endswith((".yaml", ".yml"))
     path = name_or_path if is_path else str(packs.resource("rules", name_or_path))
@@ -66,64 +78,19 @@ def parse_rules(content: bytes | str, path: str) -> RuleSet:
     """The rule set in a YAML text; `path` is what messages call it, and its name if it has none.
 
     Raises:
-        RecipeError: naming line, or rule and field.
+        RecipeError: everything that is wrong with it, each with line, rule and field.
     """
-    from curator.io.yaml import Problems, parse  # brings YAML along
+    from curator.io.yaml import Item, Problems, parse  # brings YAML along
+    from curator.recipe.values import coerce
 
     where, problems = f"rule set {path}", Problems()
     try:
         text = content if isinstance(content, str) else content.decode("utf-8-sig")
-        given: Any = parse(text, where, problems).plain() if text.strip() else None
     except UnicodeDecodeError as error:
         raise RecipeError(f"{where} is not valid UTF-8: {error}") from None
+    root = parse(text, where, problems) if text.strip() else Item(None, where)
+    if root.is_map and "name" not in root.value:
+        root.value["name"] = Item(PurePosixPath(path).stem, where, text=PurePosixPath(path).stem)
+    made = coerce(root, RuleSet, "", problems)
     problems.check()
-    _check_fields(given, SET_FIELDS, ("rules",), where)
-    rules = given["rules"]
-    if not isinstance(rules, list) or not rules:
-        raise RecipeError(f"{where}, field 'rules': expected a list of rules, got {_shown(rules)}")
-    made: dict[str, Rule] = {}
-    for number, entry in enumerate(rules, 1):
-        rule = _rule(entry, f"{where}, rule {number}")
-        if rule.reason in made:
-            raise RecipeError(f"{where}, rule {number}: the reason {rule.reason!r} is taken by a rule before "
-                              "it; join the two with OR, or rename one")
-        made[rule.reason] = rule
-    name = _text(given, "name", where) or PurePosixPath(path).stem
-    return RuleSet(name, _text(given, "description", where), _text(given, "source", where),
-                   tuple(made.values()))
-
-
-def _rule(entry: Any, where: str) -> Rule:
-    _check_fields(entry, RULE_FIELDS, ("reason", "when"), where)
-    reason, when = _text(entry, "reason", where), _text(entry, "when", where)
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", reason):
-        raise RecipeError(f"{where}, field 'reason': {reason!r} is not in snake_case (small letters, digits, "
-                          "_)")
-    try:
-        sql.columns_of(when)
-    except RecipeError as error:
-        raise RecipeError(f"{where} ({reason}), field 'when': {error}") from None
-    return Rule(reason, when, _text(entry, "source", where))
-
-
-def _check_fields(given: Any, known: tuple[str, ...], required: tuple[str, ...], where: str) -> None:
-    if not isinstance(given, Mapping):
-        raise RecipeError(f"{where}: expected a mapping with {', '.join(known)}, got {_shown(given)}")
-    for name in given:
-        if name not in known:
-            hint = suggestion(str(name), known, f"there are {', '.join(known)}", quoted=True)
-            raise RecipeError(f"{where}: unknown field {name!r}; {hint}")
-    for name in required:
-        if name not in given:
-            raise RecipeError(f"{where}: the field {name!r} is missing")
-
-
-def _text(given: Mapping, name: str, where: str) -> str:
-    value = given.get(name, "")
-    if not isinstance(value, str):
-        raise RecipeError(f"{where}, field {name!r}: expected a text, got {_shown(value)}; put it in quotes")
-    return value.strip()
-
-
-def _shown(value: Any) -> str:
-    return "nothing" if value is None else f"{type(value).__name__} {str(value)[:40]!r}"
+    return made

@@ -183,23 +183,37 @@ def test_a_rule_set_is_read_by_the_yaml_of_recipes(tmp_path):
 
 
 @pytest.mark.parametrize(("change", "problem"), [
-    (("rules:", "rulez:"), "unknown field 'rulez'; did you mean 'rules'?"),
-    ((RULES, "name: x"), "the field 'rules' is missing"),
-    ((RULES, "rules: []"), "field 'rules': expected a list of rules, got list"),
-    ((RULES, "- a"), "expected a mapping with name, description, source, rules, got list"),
+    (("rules:", "rulez:"), "short.yaml:5: rulez: unknown parameter 'rulez'; did you mean 'rules'?"),
+    ((RULES, "name: x"), "the parameter 'rules' is missing"),
+    ((RULES, "rules: []"), "there is no rule"),
+    ((RULES, "- a"), "expected a mapping with rules, name, description, source, got a list"),
     ((RULES, ""), "got nothing"),
     (("name: short_texts", "name: [a"), r"short\.yaml:\d+: this is not YAML"),
-    (("reason: too_short", "reson: too_short"), r"rule 2: unknown field 'reson'; did you mean 'reason'\?"),
-    (("when: words < 3", "source: x"), "rule 2: the field 'when' is missing"),
-    (("reason: too_short", "reason: Too short"), "rule 2, field 'reason': 'Too short' is not in snake_case"),
-    (("reason: too_short", "reason: empty"), "rule 2: the reason 'empty' is taken"),
-    (("when: words < 3", "when: words <"), r"rule 2 \(too_short\), field 'when': `words <` is not valid SQL"),
-    (("when: words < 3", "when: true"), "rule 2, field 'when': expected a text, got bool 'True'; put it in quotes"),
-    (("source: Doe 2024", "source: 2024"), "field 'source': expected a text, got int '2024'"),
-    (("  - {reason: empty", "  - 5\n  - {reason: empty"), "rule 1: expected a mapping with reason, when, source, got int '5'"),
+    (("reason: too_short", "reson: too_short"), r"yaml:7: rules\[1\].reson: unknown parameter 'reson'; did you mean 'reason'\?"),
+    (("when: words < 3", "source: x"), r"rules\[1\]: the parameter 'when' is missing"),
+    (("when: words < 3", "when: [a]"), r"rules\[1\].when: expected a text, got a list"),
+    (("reason: too_short", "reason: Too short"), r"rules\[1\]: the reason 'Too short' is not in snake_case"),
+    (("reason: too_short", "reason: empty"), r"rules\[1\]: the reason 'empty' is taken"),
+    (("when: words < 3", "when: words <"), r"yaml:7: rules\[1\]: too_short: `words <` is not valid SQL"),
+    (("source: Doe 2024", "source: {a: b}"), "source: expected a text, got a mapping"),
+    (("  - {reason: empty", "  - 5\n  - {reason: empty"), r"rules\[0\]: expected a mapping with reason, when, source, got 5"),
 ])
-def test_what_is_wrong_in_a_rule_set_is_told_with_file_rule_and_field(rule_file, change, problem):
+def test_what_is_wrong_in_a_rule_set_is_told_with_file_line_rule_and_field(rule_file, change, problem):
     with open(rule_file, "w") as file:
         file.write(RULES.replace(*change))
     with pytest.raises(RecipeError, match=rf"rule set .*{problem}"):
         load_rules(rule_file)
+
+
+def test_all_that_is_wrong_in_a_rule_set_is_told_at_once(rule_file):
+    with open(rule_file, "w") as file:
+        file.write(RULES.replace("length(text) = 0", "length(text) =").replace("reason: too_short", "reason: Too short"))
+    with pytest.raises(RecipeError, match=r"(?s)yaml:6: rules\[0\].*not valid SQL.*yaml:7: rules\[1\].*not in snake_case"):
+        load_rules(rule_file)
+
+
+def test_texts_of_a_rule_set_are_as_they_are_written(rule_file):
+    with open(rule_file, "w") as file:
+        file.write(RULES.replace("when: words < 3", "when: true").replace("source: Doe 2024", "source: 2024"))
+    rules = load_rules(rule_file)
+    assert (rules.rules[1].when, rules.source) == ("true", "2024")
