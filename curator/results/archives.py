@@ -4,10 +4,10 @@ none beside them."""
 from __future__ import annotations
 
 import tarfile
-from collections import OrderedDict
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import BinaryIO
 
 import msgspec
@@ -39,17 +39,12 @@ class Media:
 class Archives:
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
-        self._members: OrderedDict[str, dict[str, list[Media]]] = OrderedDict()
+        self._members_of = lru_cache(maxsize=KEPT)(self._read)
 
     def members(self, file: str, key: str) -> tuple[Media, ...]:
         """The members of a sample, of the archive or of that beside a table; () if there are none."""
         archive = file.removesuffix(".parquet") + ".tar" if file.endswith(".parquet") else file
-        if archive not in self._members:
-            self._members[archive] = self._read(archive)
-            if len(self._members) > KEPT:
-                self._members.popitem(last=False)
-        self._members.move_to_end(archive)
-        return tuple(self._members[archive].get(key, ()))
+        return tuple(self._members_of(archive).get(key, ()))
 
     def _read(self, archive: str) -> dict[str, list[Media]]:
         path, found = self._folder.full_path(archive), dict[str, list[Media]]()

@@ -132,29 +132,29 @@ def _matches(files: Files, base: str, pattern: list[str], hidden: str) -> Iterat
     if "**" in pattern:
         begin = _begin(base)
         yield from (e for e in _visible(files.walk(base), base, (), hidden)
-                    if _fits(e.uri[begin:].split("/"), pattern, hidden))
+                    if fits(e.uri[begin:].split("/"), pattern, hidden))
         return
     first, *rest = pattern
     there = files.ls(base)
     aside = BESIDE if is_glob(first) and any(e.name == RUN for e in there) else ()
     for entry in there:
-        if _fits([entry.name], [first], hidden) and entry.name not in aside:
+        if fits([entry.name], [first], hidden) and entry.name not in aside:
             if not rest:
                 yield entry
             elif entry.is_folder:
                 yield from _matches(files, entry.uri, rest, hidden)
 
 
-def _fits(names: list[str], pattern: list[str], hidden: str) -> bool:
+def fits(names: list[str], pattern: list[str], hidden: str = "") -> bool:
     """Whether names fit components one by one. `**` stands for any number of folders; no wildcard for a
     leading character of `hidden`."""
     if not names or not pattern:
         return names == pattern
     first, *rest = pattern
     if first == "**":
-        return not rest or any(_fits(names[at:], rest, hidden) for at in range(len(names)))
+        return not rest or any(fits(names[at:], rest, hidden) for at in range(len(names)))
     passed_over = names[0].startswith(tuple(hidden)) and is_glob(first[:1])
-    return not passed_over and fnmatchcase(names[0], first) and _fits(names[1:], rest, hidden)
+    return not passed_over and fnmatchcase(names[0], first) and fits(names[1:], rest, hidden)
 
 
 # -- help for a path that is not there -----------------------------------------------------------------------

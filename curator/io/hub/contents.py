@@ -7,13 +7,12 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from curator.api.errors import InputError
+from curator.io.files.listing import fits
 
 CONVERTED = "refs/convert/parquet"  # the branch on which the hub keeps datasets as Parquet
 _SPLITS = {"train": ("train", "training"), "validation": ("validation", "valid", "dev", "val"),
            "test": ("test", "testing", "eval", "evaluation")}
 _SHARDED = re.compile(r"data/(\w[\w.-]*?)-\d{5}-of-\d{5}[^/]*\.[^/]*")
-_GLOB = re.compile(r"\*\*/|\*\*|\*|\?|\[[^\]]*\]")
-_AS_REGEX = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
 def head_of(card: str) -> dict[str, Any]:
@@ -70,13 +69,8 @@ def splits_by_card(config: Mapping[str, Any], files: Collection[str]) -> dict[st
 
 def matching(pattern: str, files: Iterable[str]) -> list[str]:
     """The files that a pattern names; `**` stands for any number of folders."""
-    at, regex = 0, ""
-    pattern = pattern.removeprefix("./").lstrip("/")
-    for found in _GLOB.finditer(pattern):
-        regex += re.escape(pattern[at:found.start()]) + _AS_REGEX.get(found[0], found[0].replace("[!", "[^"))
-        at = found.end()
-    whole = re.compile(regex + re.escape(pattern[at:]))
-    return sorted(file for file in files if whole.fullmatch(file))
+    parts = pattern.removeprefix("./").lstrip("/").split("/")
+    return sorted(file for file in files if fits(file.split("/"), parts))
 
 
 def splits_by_name(files: Collection[str]) -> dict[str, list[str]]:
