@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import click
 
@@ -22,12 +23,16 @@ option = click.option("--dashboard", metavar="[PORT]", is_flag=False, flag_value
 
 
 class LiveCommand(click.Command):
-    """`--dashboard` takes a port or none: what follows it is one only if it is a number."""
+    """A command with options that take a value or none: what follows one is its value only if it looks like
+    one. So a number behind `--dashboard` is its port."""
+
+    optional: ClassVar[dict[str, tuple[str, str]]] = {"--dashboard": (r"[0-9]+", ANY_PORT)}  # form, default
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        at = args.index("--dashboard") if "--dashboard" in args else len(args)
-        if at + 1 < len(args) and not args[at + 1].isdecimal():
-            args = [*args[:at], f"--dashboard={ANY_PORT}", *args[at + 1:]]
+        for option, (form, default) in self.optional.items():
+            at = args.index(option) if option in args else len(args)
+            if at + 1 < len(args) and not re.fullmatch(form, args[at + 1]):
+                args = [*args[:at], f"{option}={default}", *args[at + 1:]]
         return super().parse_args(ctx, args)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import re
 import sys
 from typing import Any
 
@@ -34,7 +33,6 @@ from curator.registry import packs
 
 RAY_HERE = "local or RAY_ADDRESS"
 FEW = 5  # records of a preview
-RAY_ADDRESS = re.compile(r"auto|local|\S+:\d+")
 
 
 class Commands(click.Group):
@@ -54,14 +52,9 @@ class Commands(click.Group):
 
 
 class RunCommand(LiveCommand):
-    """`--ray` takes an address or none: what follows it is one only if it looks like one, and not like a
-    recipe."""
+    """An address behind `--ray` is its value, a recipe is not."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        at = args.index("--ray") if "--ray" in args else len(args)
-        if at + 1 < len(args) and not RAY_ADDRESS.fullmatch(args[at + 1]):
-            args = [*args[:at], f"--ray={RAY_HERE}", *args[at + 1:]]
-        return super().parse_args(ctx, args)
+    optional = LiveCommand.optional | {"--ray": (r"auto|local|\S+:\d+", RAY_HERE)}
 
 
 mode_option = click.option("--mode", type=click.Choice(["stream", "batch"]), default="stream",
