@@ -195,7 +195,7 @@ def test_no_error_is_swallowed():
 LINES = {
     "api": 2147,
     "machine": 451,
-    "io": 5888,
+    "io": 5880,
     "io/tables": 2098,
     "sql": 507,
     "registry": 436,
@@ -204,19 +204,19 @@ LINES = {
     "pipeline": 1125,
     "stages": 2471,
     "engine": 3920,
-    "recipe": 1659,
+    "recipe": 1654,
     "worker": 2178,
-    "observe": 2934,
+    "observe": 2921,
     "testing": 1263,
     "runtime": 1354,
     "run/raydata": 960,
     "run": 3752,
     "explore": 1482,
-    "results": 2252,
-    "outside": 1115,
+    "results": 2241,
+    "outside": 1111,
     "trial": 1467,
     "scaffold": 199,
-    "cli": 1449,
+    "cli": 1447,
     ".": 321,
 }
 
@@ -234,7 +234,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 14476
-    assert sum(LINES.values()) <= 42968
+    assert sum(LINES.values()) <= 42925
 
 
 def test_nothing_names_a_machine():

@@ -55,7 +55,7 @@ class PathSource(Source):
         for path in [self.path] if isinstance(self.path, str) else self.path:
             files = list_files(path, self.storage_options, suffixes, hidden, passed)
             found |= {file.uri: file for file in self._of_others(files) or files}
-        self.passed = Counter(ending(file.name) for file in self._of_others(passed))
+        self.passed = Counter(ending(file.name) or "no ending" for file in self._of_others(passed))
         return [found[uri] for uri in sorted(found)]
 
     def _of_others(self, files: list[FileInfo]) -> list[FileInfo]:

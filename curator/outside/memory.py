@@ -13,6 +13,7 @@ import contextlib
 import fcntl
 import getpass
 import hashlib
+import io
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -134,23 +135,18 @@ def _digest(table: pa.Table, id_column: str) -> str:
     return hashed.hexdigest()
 
 
-class _Hash:
+class _Hash(io.RawIOBase):
     """A file that only hashes what is written to it."""
-
-    closed = False
 
     def __init__(self, hashed: Any) -> None:
         self.hashed = hashed
 
+    def writable(self) -> bool:
+        return True
+
     def write(self, data: Any) -> int:
         self.hashed.update(data)
         return len(data)
-
-    def flush(self) -> None:
-        return None
-
-    def close(self) -> None:
-        self.closed = True
 
 
 def _remove_left(folder: Path) -> None:

@@ -14,9 +14,9 @@ import yaml
 from curator.api.errors import CuratorError
 from curator.api.format import listing
 from curator.api.stage import Source
-from curator.io.files.compression import without_codec
 from curator.io.files.faults import path_text
 from curator.io.files.folder import list_files
+from curator.io.files.listing import ending
 from curator.pipeline.formats import TABLES, format_of
 from curator.recipe import recipe_text
 from curator.recipe.parameters import parameters
@@ -51,7 +51,7 @@ def reads(recipe: str, inputs: Sequence[str]) -> dict[str, str]:
     before, others = steps.get(name), {key: value for key, value in steps.items() if key != name}
     if (found not in TABLES or found == name or not (name in TABLES or gives_texts(name))
             # a reader of source code takes .json itself
-            or (name not in TABLES and _lists({name: before}, _ending(inputs[0])))):
+            or (name not in TABLES and _lists({name: before}, ending(inputs[0]).lower()))):
         # a reader that is given by its path alone is written out
         return ({"read.path": json.dumps(paths)} if isinstance(before, dict) else
                 {"read": json.dumps({name: {"path": paths}, **others})})
@@ -73,9 +73,9 @@ def gives_texts(reader: str) -> bool:
 def who_reads(path: str) -> list[str]:
     """The packaged recipes whose reader takes what lies at this path, by the endings of its files."""
     found: dict[str, None] = {}
-    for ending in endings(path):
+    for kind in endings(path):
         for resource in packs.resources("recipes"):
-            if (read := _read_of(resource.name)) is not None and _takes(read, ending):
+            if (read := _read_of(resource.name)) is not None and _takes(read, kind):
                 found[resource.name] = None
     return list(found)
 
@@ -97,12 +97,7 @@ def endings(path: str) -> list[str]:
         names = [file.name for file in list_files(path)]
     except CuratorError:
         names = [path]
-    return [ending for ending, _ in Counter(map(_ending, names)).most_common(KINDS) if ending]
-
-
-def _ending(name: str) -> str:
-    bare = without_codec(name)
-    return (os.path.splitext(bare)[1] + name[len(bare):]).lower()
+    return [kind for kind, _ in Counter(ending(name).lower() for name in names).most_common(KINDS) if kind]
 
 
 def _takes(read: Any, ending: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Literal
 from curator.api.errors import InputError
 from curator.io.files.compression import without_codec
 from curator.io.files.folder import Folder
-from curator.io.files.listing import CLUSTERS, DATA, RUN
+from curator.io.files.listing import CLUSTERS, DATA, RUN, ending
 from curator.run.folder.ledger import FOLDER
 from curator.run.folder.ledger_files import LedgerFiles, Record, is_marked, to_record
 
@@ -103,7 +103,7 @@ def _files_of(record: Record) -> Iterator[tuple[_Of, str, int]]:
 
 
 def _place(kind: Kind, stage: str, evidence: bool, files: dict[str, int], folder: Folder) -> Place:
-    formats = {name: FORMATS.get(_ending(name), "other") for name in sorted(files)}
+    formats = {name: FORMATS.get(without_codec(ending(name)).lower(), "other") for name in sorted(files)}
     archives = {name.removesuffix(".tar") for name, form in formats.items() if form == "webdataset"}
     tables = [name for name, form in formats.items() if form not in ("other", "webdataset")]
     if archives:  # what lies beside them is of the same records; what else there is, is of none
@@ -118,9 +118,3 @@ def _place(kind: Kind, stage: str, evidence: bool, files: dict[str, int], folder
         return Place(kind, stage, tuple(formats), "elsewhere", sum(files.values()), evidence=evidence)
     form = "webdataset" if archives else formats[tables[0]] if tables else "other"
     return Place(kind, stage, tuple(formats), form, sum(files.values()), tuple(tables), evidence)
-
-
-def _ending(name: str) -> str:
-    """`.jsonl` of `part-0.jsonl.zst`."""
-    base = without_codec(name.rpartition("/")[2])
-    return "." + base.rpartition(".")[2].lower() if "." in base else ""

@@ -79,7 +79,7 @@ def _in_folder(files: Files, path: str, given: str, suffixes: tuple[str, ...],
     if not everything:
         raise InputError(f"the folder {given} has no files (names that begin with {' or '.join(hidden)} do "
                          "not count)")
-    kinds = Counter(sorted(ending(e.name) for e in everything))
+    kinds = Counter(sorted(ending(e.name) or "no ending" for e in everything))
     there = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(4))
     raise InputError(f"the folder {given} has no {_some(suffixes)} file: there are {there}. "
                      "Name the files with a glob if they are what you want")
@@ -91,10 +91,10 @@ def _some(suffixes: tuple[str, ...]) -> str:
 
 
 def ending(name: str) -> str:
-    """`.jsonl.gz` for `a.b.jsonl.gz`."""
+    """`.jsonl.gz` for `a.b.jsonl.gz`, "" where there is none."""
     name = name.rpartition("/")[2]
     bare = without_codec(name)
-    return (os.path.splitext(bare)[1] + name[len(bare):]) or "no ending"
+    return os.path.splitext(bare)[1] + name[len(bare):]
 
 
 def _visible(entries: Iterable[FileInfo], folder: str, suffixes: tuple[str, ...],

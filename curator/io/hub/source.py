@@ -146,7 +146,8 @@ class Hub(VersionedSource):
             raise InputError(f"{folder.uri} has splits in several formats: {', '.join(sorted(read))} in "
                              f"{kind.name}, and {', '.join(other)} not. Read them one after another, by "
                              "split=")
-        self.passed = Counter(ending(uri) for uri in by_uri if not uri.lower().endswith(kind.suffixes))
+        self.passed = Counter(ending(uri) or "no ending" for uri in by_uri
+                              if not uri.lower().endswith(kind.suffixes))
         self._split_of, self._only = (by_uri if len(wanted) > 1 else {}), wanted[0]
         reader = kind(path=kinds[kind], select=self.select, id_column=self.id_column,
                       storage_options=folder.storage_options, unit_bytes=self.unit_bytes)

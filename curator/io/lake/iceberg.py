@@ -72,9 +72,6 @@ class Iceberg(LakeSource):
             yield pa.Table.from_batches([batch]).cast(schema), places
             done += batch.num_rows
 
-    def source_of(self, part: SourceRange) -> str:
-        return part.uri
-
     def _scan(self, table: Any) -> Any:
         names = [field.name for field in table.schema().fields]
         fields = tuple(self.wanted(names)) if self.select else ("*",)
