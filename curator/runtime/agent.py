@@ -46,13 +46,11 @@ class Agent:
     """`fetch(node, path)` gives the bytes of a batch on another node, or raises; it is called in threads of
     its own.
 
-    `leave` is called when nobody has listened for `silence_s`: the driver is gone, and the processes are
-    ended.
+    `leave` is called when nobody has listened for `SILENCE_S`: the driver is gone, and the processes end.
     """
 
-    def __init__(self, modules: Sequence[str], fetch: Callable[[int, str], Any], leave: Callable[[], None],
-                 silence_s: float = SILENCE_S) -> None:
-        self.leave, self.silence_s = leave, silence_s
+    def __init__(self, modules: Sequence[str], fetch: Callable[[int, str], Any], leave: Callable[[], None]) -> None:
+        self.leave = leave
         self.processes = Processes(modules)
         self.store = Store(list(self.processes.folders), "copy")
         self.fetch = fetch
@@ -109,11 +107,11 @@ class Agent:
     def _live(self) -> None:
         try:
             while not self.closing:
-                if not self.listening and time.monotonic() - self.told_at > self.silence_s:
+                if not self.listening and time.monotonic() - self.told_at > SILENCE_S:
                     self.processes.close()
                     self.leave()
                     return
-                said = self.processes.wait(min(LOOK_S, self.silence_s / 4))
+                said = self.processes.wait(LOOK_S)
                 for process, message in said:
                     self._heard(process, message)
                 self._say(said)

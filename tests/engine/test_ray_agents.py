@@ -66,9 +66,11 @@ def test_a_run_wants_more_when_what_is_left_has_no_room_for_a_call(base, piece, 
     assert one.claim.wants is wants
 
 
-def test_an_agent_waits_for_a_driver_that_is_busy_and_leaves_when_it_never_comes_back():
+def test_an_agent_waits_for_a_driver_that_is_busy_and_leaves_when_it_never_comes_back(monkeypatch):
+    monkeypatch.setattr("curator.runtime.agent.SILENCE_S", 0.6)
+    monkeypatch.setattr("curator.runtime.agent.LOOK_S", 0.15)
     left = threading.Event()
-    agent = Agent([], lambda node, path: None, left.set, silence_s=0.6)
+    agent = Agent([], lambda node, path: None, left.set)
     began = time.monotonic()
     agent.hear(0.3)
     assert not left.is_set()  # nor while somebody listens, however long

@@ -25,7 +25,7 @@ from curator.run.folder.owner import Owner
 from tests.engine.small_stages import JsonFiles, Trouble, lines, wait_until, write_lines, written
 
 ELSEWHERE = {"host": "far-away", "pid": 7, "machine": "another machine", "process": "1"}
-QUICK = {"beat_s": 0.05, "lease_s": 0.5}
+BEAT_S, LEASE_S = 0.05, 0.5  # of leases that are `quick`
 
 
 def no_file_locks(monkeypatch):
@@ -44,6 +44,12 @@ def out(request, tmp_path, monkeypatch):
     if request.param == "disk without locks":
         no_file_locks(monkeypatch)
     return Folder.open(str(tmp_path / "out"))
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(run_lock, "BEAT_S", BEAT_S)
+    monkeypatch.setattr(run_lock, "LEASE_S", LEASE_S)
 
 
 @pytest.fixture
@@ -132,11 +138,11 @@ def test_where_two_can_create_one_file_the_last_one_has_it(tmp_path, monkeypatch
     next(lease for lease in got if lease is not None).release()
 
 
-def test_a_lease_that_is_not_renewed_is_waited_for_and_taken(s3, capsys):
+def test_a_lease_that_is_not_renewed_is_waited_for_and_taken(s3, quick, capsys):
     leave(s3)
     began = time.monotonic()
-    lease = Lease(s3, **QUICK)
-    assert time.monotonic() - began >= QUICK["lease_s"]
+    lease = Lease(s3)
+    assert time.monotonic() - began >= LEASE_S
     told = capsys.readouterr().err
     assert "process 7 on far-away" in told
     assert "waiting up to 0.5 s" in told
@@ -146,15 +152,16 @@ def test_a_lease_that_is_not_renewed_is_waited_for_and_taken(s3, capsys):
     lease.release()
 
 
-def test_a_lease_that_is_renewed_elsewhere_is_refused(s3):
-    lease = Lease(s3, **QUICK)
+def test_a_lease_that_is_renewed_elsewhere_is_refused(s3, quick, monkeypatch):
+    lease = Lease(s3)
     with lease.turn:
         lease.me = replace(lease.me, **ELSEWHERE)
         began = lease.me.beat
     wait_until(lambda: newest(lease.folder)[1].host == "far-away" and lease.me.beat > began)
+    monkeypatch.setattr(run_lock, "LEASE_S", 60.0)
     assert holder(s3).pid == 7
     with pytest.raises(CuratorError, match=r"another run .process 7 on far-away.* writes to"):
-        Lease(s3, beat_s=1.0, lease_s=60.0)
+        Lease(s3)
     lease.release()
 
 
@@ -182,9 +189,9 @@ def test_a_number_of_a_process_that_is_anothers_now_does_not_hold_the_folder(s3)
     Lease(s3).release()
 
 
-def test_a_killed_run_elsewhere_is_told_from_one_that_lives(s3):
+def test_a_killed_run_elsewhere_is_told_from_one_that_lives(s3, quick):
     leave(s3)
-    assert holder(s3, wait_s=0.2) is None
+    assert holder(s3) is None
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"host": 1}', b"host 12"])
@@ -204,7 +211,8 @@ def test_a_lock_that_cannot_be_read_is_no_hindrance_once_it_is_let_go(tmp_path, 
 
 
 def test_who_slept_too_long_asks_before_it_writes(s3, monkeypatch):
-    lease = Lease(s3, beat_s=1000.0)
+    monkeypatch.setattr(run_lock, "BEAT_S", 1000.0)
+    lease = Lease(s3)
     taken = replace(Holder.me(), **ELSEWHERE)
     lease.confirm()
     lease.folder.write("00000002.json", taken.to_json())
@@ -219,8 +227,8 @@ def test_who_slept_too_long_asks_before_it_writes(s3, monkeypatch):
     assert newest(lease.folder) == (2, taken)
 
 
-def test_a_store_that_does_not_answer_for_a_while_costs_nothing(s3, monkeypatch):
-    lease, failed = Lease(s3, **QUICK), []
+def test_a_store_that_does_not_answer_for_a_while_costs_nothing(s3, quick, monkeypatch):
+    lease, failed = Lease(s3), []
     good = Folder.write
 
     def write(self, name, data):

@@ -110,10 +110,10 @@ def take(out: Folder) -> Lock:
     return Lease(out)
 
 
-def holder(out: Folder, wait_s: float = 2 * BEAT_S) -> Holder | None:
+def holder(out: Folder) -> Holder | None:
     """The run that works in a folder now; None if there is none. Nothing is written.
 
-    Where it is a lease of another machine, it takes up to `wait_s` seconds until its heart is seen to beat.
+    Where it is a lease of another machine, it takes up to two of its beats until one is seen.
     """
     if out.is_local:
         try:
@@ -130,14 +130,14 @@ def holder(out: Folder, wait_s: float = 2 * BEAT_S) -> Holder | None:
         finally:
             os.close(fd)
     folder = out.sub("_run").sub("lease")
-    first, until = newest(folder), time.monotonic() + wait_s
+    first, until = newest(folder), time.monotonic() + 2 * BEAT_S
     now = first
     while (by := now[1]) is not None and not by.is_gone:
         if by.is_here or now != first:
             return by
         if time.monotonic() > until:
             return None
-        time.sleep(min(0.5, wait_s / 10))
+        time.sleep(BEAT_S / 10)
         now = newest(folder)
     return None
 
@@ -280,10 +280,8 @@ def _clock() -> float:
 class Lease(Lock):
     """Renewed by a thread. `number`: of our file."""
 
-    def __init__(self, out: Folder, beat_s: float | None = None, lease_s: float | None = None) -> None:
+    def __init__(self, out: Folder) -> None:
         self.out, self.folder = out, out.sub("_run").sub("lease")
-        self.beat_s, self.lease_s = (BEAT_S if beat_s is None else beat_s,
-                                     LEASE_S if lease_s is None else lease_s)
         self.me, self.number = Holder.me(), 0
         self.lost = ""  # why, once it is
         self.confirmed_at = 0.0  # when we last began to find that it is ours
@@ -311,11 +309,10 @@ class Lease(Lock):
                 if seen is None:
                     seen, seen_at = now, began
                     print(f"curator: {self.out.uri} is held by another run ({by or 'unknown'}); waiting up "
-                          f"to {self.lease_s:g} s "
-                          "for its lease to run out, if it does not live any more", file=sys.stderr,
-                          flush=True)
-                if began - seen_at < self.lease_s:
-                    time.sleep(min(1.0, self.beat_s / 5))
+                          f"to {LEASE_S:g} s for its lease to run out, if it does not live any more",
+                          file=sys.stderr, flush=True)
+                if began - seen_at < LEASE_S:
+                    time.sleep(BEAT_S / 5)
                     continue
             self.after_kill = number > 0 and not (by is not None and by.ended)
             if self._created(number + 1):
@@ -335,7 +332,7 @@ class Lease(Lock):
         return latest == number and self._is_ours(by)
 
     def _renew_often(self) -> None:
-        while not self.ending.wait(self.beat_s) and not self.lost:
+        while not self.ending.wait(BEAT_S) and not self.lost:
             # the store does not answer: next time; or it is lost, which `check` tells
             with contextlib.suppress(CuratorError):
                 self._renew()
@@ -363,9 +360,8 @@ class Lease(Lock):
 
     def confirm(self) -> None:
         self.check()
-        # Nobody takes it within `lease_s` of the last beat, so there is nothing to ask for a good part of
-        # that time.
-        if _clock() - self.confirmed_at > self.lease_s / 2:
+        # Nobody takes it within `LEASE_S` of the last beat: there is nothing to ask for a good part of that.
+        if _clock() - self.confirmed_at > LEASE_S / 2:
             self._renew()
 
     def release(self) -> None:
