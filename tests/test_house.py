@@ -193,7 +193,7 @@ def test_no_error_is_swallowed():
 # Physical lines a room, a ratchet: a number falls with the code, and rises only with a feature that needs it. "." are the files
 # beside the rooms.
 LINES = {
-    "api": 2147,
+    "api": 2141,
     "machine": 451,
     "io": 5880,
     "io/tables": 2098,
@@ -201,16 +201,16 @@ LINES = {
     "registry": 436,
     "models": 1172,
     "ngrams": 368,
-    "pipeline": 1125,
+    "pipeline": 1122,
     "stages": 2471,
     "engine": 3920,
     "recipe": 1654,
-    "worker": 2178,
+    "worker": 2175,
     "observe": 2921,
     "testing": 1263,
-    "runtime": 1354,
+    "runtime": 1349,
     "run/raydata": 960,
-    "run": 3752,
+    "run": 3735,
     "explore": 1482,
     "results": 2241,
     "outside": 1111,
@@ -233,8 +233,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 14476
-    assert sum(LINES.values()) <= 42925
+    assert sum(LINES[room] for room in SLIM_CORE) <= 14442
+    assert sum(LINES.values()) <= 42891
 
 
 def test_nothing_names_a_machine():

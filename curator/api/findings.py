@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Level = Literal["error", "warning", "note"]
-# How an example column is shown: a picture, a player of sound or of a film, the excerpt, a value beside the
-# id.
+# How an example column is shown: a picture, a player, the excerpt, a value beside the id.
 Shown = Literal["image", "audio", "video", "text", "number"]
 Summed = Literal["number", "seconds"]  # how the sum of a column is shown: as it is, or as hours
 

@@ -356,8 +356,7 @@ _warned: set[Unknown] = set()
 
 
 def fingerprint(stage: Any, own: str = "") -> str:
-    """Of a stage; see `Fingerprint` for `own`. What its code uses and cannot be told is warned of, once a
-    process.
+    """Of a stage; see `Fingerprint` for `own`. It warns once a process of what cannot be told.
 
     Raises:
         TypeError: a parameter cannot be told.

@@ -25,8 +25,7 @@ def _cared_for() -> frozenset[str]:
 
 
 def installed(module: str) -> bool:
-    """Whether a module belongs to Python, to a distribution, to the core or to a pack, and is not the user's
-    own.
+    """Whether a module belongs to Python, a distribution, the core or a pack, and is not the user's own.
 
     A distribution that is installed to be edited is the user's own, unless it is a pack.
     """
@@ -73,8 +72,7 @@ def version_of(module: str) -> str:
 
 
 def own_files(code: types.CodeType, package: str) -> list[Path]:
-    """The user's own files behind what this code imports when it runs, and behind what these import; without
-    importing any.
+    """The user's own files behind what this code and those import when they run; none is imported.
 
     `package`: the one that the code is in.
     """

@@ -133,8 +133,7 @@ class Stage:
         """Raise a `RecipeError` when columns of these types will not do, or an `InputError` when a file that
         the stage needs is missing; called by the plan, before anything runs.
 
-        `columns` is complete; a type is None where it is not known. That the contract's needs are there has
-        been checked.
+        `columns` is complete; a type is None where it is not known. The contract's needs have been checked.
         """
 
     def reasons(self) -> Collection[str]:
@@ -172,8 +171,7 @@ class Stage:
         return {}
 
     def setup_node(self, ctx: Context) -> None:
-        """Called once a node in a run, before any `setup` of this stage there: fetch weights, unpack
-        archives.
+        """Called once a node in a run, before any `setup` there: fetch weights, unpack archives.
 
         One worker calls it while the others of the node wait; if that one dies, the next one calls it. What
         it leaves on disk is for all of them, what it sets on `self` stays in the one.

@@ -61,11 +61,9 @@ def _needs(stage: Stage) -> dict[str, pa.DataType | None]:
 
 def wanted_behind(nodes: list[Node],
                   takers: Mapping[tuple[Node, str], list[Node]]) -> dict[Node, frozenset[str] | None]:
-    """What each node, or one that its rows come to later, reads of the rows that it is given, as far as
-    contracts say.
+    """What each node, or one behind it, reads of the rows that it is given, as far as contracts say.
 
-    None where everything may be read: by a stage without a word about its needs. Of a sink without one that
-    means its columns.
+    None where everything may be read: by a stage that says nothing of its needs. Of a sink: its columns.
     """
     wanted: dict[Node, frozenset[str] | None] = {}
     for node in reversed(nodes):

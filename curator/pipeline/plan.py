@@ -407,8 +407,7 @@ class _Planner:
             if taker.stage.key is not None:
                 column, shards = taker.stage.key, taker.stage.shards
         # The payloads that it holds (and columns of unknown type), None for all, count in its key: an edit
-        # behind the barrier may ask for others. What is wanted later and comes another way, around the spool,
-        # does not count.
+        # behind the barrier may ask for others. What comes another way, around the spool, does not count.
         wanted, columns = self._wanted(node, port), self.columns[node]
         carried = None if wanted is None else sorted(
             n for n in wanted if columns is None or columns.get(n, pa.null()) is None)

@@ -1,5 +1,4 @@
-"""What a run has learnt of its operators, kept in `_run/profile.json`: the next begins with it, `curator
-plan` explains by it.
+"""What a run has learnt of its operators, in `_run/profile.json`, for the next run and `curator plan`.
 
 An operator is known by the fingerprints of its stages, so what is kept outlives renames and edits of other
 stages, and is not used for a stage that changed.

@@ -15,8 +15,7 @@ LARGEST = 16  # units that are looked at for the end of a run
 
 class Reading:
     """`sizes`: bytes of each unit; the first `todo` are to be done, the others were done before. It asks the
-    state of the scheduler, None when nothing is to do, and walks over the units that are being read, and no
-    others."""
+    state of the scheduler, None when nothing is to do, and walks over units being read only."""
 
     def __init__(self, sizes: Sequence[int], todo: int) -> None:
         self.sizes, self.todo = sizes, todo

@@ -69,8 +69,7 @@ class Replay:
 
     def choose(self, phase: Phase, ledger: Ledger,
                units: Mapping[str, Unit]) -> tuple[dict[str, FailedRows], set[str]]:
-        """By unit, the failed rows that run again alone; and the units that are read again. `units`: those
-        that there are.
+        """By unit, the failed rows that run again alone; and the units that are read again, of these.
 
         Raises:
             InputError: a file is gone or damaged.

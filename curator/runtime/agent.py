@@ -1,5 +1,4 @@
-"""What a node of a cluster does for a run: its worker processes, and copies of batches that lie on other
-nodes.
+"""What a node of a cluster does for a run: its worker processes, and copies of batches of other nodes.
 
 It knows neither Ray nor the scheduler. Requests come in (`do`), words of processes go out (`hear`); a thread
 of its own owns the processes. A call that needs a batch of another node waits for it, and what is sent to the
@@ -26,8 +25,7 @@ CLOSE_S = 30.0
 # Ray ends us when the driver has died; should it not, this does. A driver may be stopped, or busy, for long
 SILENCE_S = 900.0
 LOOK_S = 3.0  # whether it is so is looked at this often
-# An answer costs the driver and us a millisecond, however much is in it: when one has just left, the next
-# waits for company.
+# An answer costs a millisecond, however much is in it: when one has just left, the next waits.
 BUSY_S, GATHER_S = 0.005, 0.001
 
 Far = tuple[int, str]  # the node where a batch lies, and its path there
@@ -43,13 +41,13 @@ class Copy:
 
 
 class Agent:
-    """`fetch(node, path)` gives the bytes of a batch on another node, or raises; it is called in threads of
-    its own.
+    """`fetch(node, path)` gives the bytes of a batch on another node, or raises; threads call it.
 
     `leave` is called when nobody has listened for `SILENCE_S`: the driver is gone, and the processes end.
     """
 
-    def __init__(self, modules: Sequence[str], fetch: Callable[[int, str], Any], leave: Callable[[], None]) -> None:
+    def __init__(self, modules: Sequence[str], fetch: Callable[[int, str], Any],
+                 leave: Callable[[], None]) -> None:
         self.leave = leave
         self.processes = Processes(modules)
         self.store = Store(list(self.processes.folders), "copy")

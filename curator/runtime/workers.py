@@ -1,5 +1,4 @@
-"""Workers as groups of processes: what the scheduler wants, as requests to nodes, and what processes say, as
-events.
+"""Workers as groups of processes: the wishes of the scheduler as requests, words of processes as events.
 
 What all runtimes with processes share. An ordinary worker is one process. A gang is one for each rank: all of
 them get every call, in the same order; the answer of rank 0 counts, and is told when all have given theirs,

@@ -52,8 +52,7 @@ class Answer:
         batch = self.lightened(step, port, batch)
         for unit, rows in self._by_unit(batch):
             self.rows.setdefault((step, port, unit), []).append(rows)
-        # An upper bound (a slice counts all that it is part of), forty times cheaper than the bytes
-        # themselves.
+        # An upper bound (a slice counts all that it is part of), forty times cheaper than the bytes.
         bound = batch.rows.get_total_buffer_size()
         self.nbytes += bound if bound < SMALL_BYTES and not batch.payloads() else batch.nbytes
 

@@ -41,8 +41,7 @@ class _Modules(cloudpickle.Pickler):
 
 
 def modules_of(operators: Iterable[Operator]) -> list[str]:
-    """The modules that a worker needs for its stages; the process that workers are forked from imports them
-    once.
+    """The modules that workers need for their stages; the fork server imports them once.
 
     Raises:
         CuratorError: a stage cannot be sent to a worker at all.

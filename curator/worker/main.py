@@ -221,8 +221,7 @@ def allocate_in_one_place() -> None:
 
 
 def once_on_node(folder: str, name: str, do: Callable[[], None]) -> None:
-    """Do something, unless another process of this run has done it on this node. `folder`: of the run, on
-    this node.
+    """Do something, unless another process of this run has done it on this node. `folder`: of the run.
 
     Others wait meanwhile. If the one that does it dies, the next one does; if it fails, all are told.
 

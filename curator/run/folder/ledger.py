@@ -1,5 +1,4 @@
-"""What is finished: one line a unit, beside the output. With it a run can be killed at any moment and started
-again.
+"""What is finished: one line a unit, beside the output, so that a run can be killed and started again.
 
 `_run/ledger/` holds files of JSON lines, each written once (`ledger_files`), on a disk and on an object store
 alike: a `Record` for each unit, and a `State` of all together.

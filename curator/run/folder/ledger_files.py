@@ -1,13 +1,11 @@
-"""The lines of a ledger, in few files, however often some are added; each file is written once and
-atomically.
+"""The lines of a ledger, in few files, however often some are added; each is written once, atomically.
 
 Lines are added as a new file. When there are `MERGE` files of about a size at the end they are made one, as
 digits carry when one counts, so a line is written anew a few times, however many there are. Who dies before
 the old files are deleted leaves the same lines twice, and of a unit's lines the one in the newest file
 counts.
 
-A unit's line begins with `{"unit": key`. The last line of a file is a `State`, and that of the newest file
-counts.
+A unit's line begins with `{"unit": key`. Last in a file is a `State`; that of the newest file counts.
 """
 
 from __future__ import annotations
@@ -40,8 +38,7 @@ class FileRecord(msgspec.Struct, array_like=True, gc=False):
 
 
 class StageRecord(msgspec.Struct, omit_defaults=True, gc=False):
-    """What a stage did with a unit. `counts`: JSON, as `Counts.to_json` has it. `sidecar`: the name of its
-    snapshot's file.
+    """What a stage did with a unit. `counts`: JSON of `Counts`. `sidecar`: the name of its snapshot's file.
 
     `replay`: all is to be done again but what the sidecar tells.
     """
@@ -143,8 +140,7 @@ class LedgerFiles:
         return sum(size < LARGE_BYTES for size in self.sizes.values())
 
     def units(self, names: Collection[str] | None = None) -> Iterator[tuple[str, int, bytes]]:
-        """The line of each unit that counts, with its file and where it begins there; the newest file comes
-        first.
+        """The line of each unit that counts, with its file and place there; the newest file comes first.
 
         `names`: in these files only. When all is read, `states` has those of the files, the newest first.
         """
@@ -215,8 +211,7 @@ class LedgerFiles:
             self.replace(names, (line for _, _, line in self.units(names)), lambda: state)
 
     def _alike(self, behind: str) -> list[str]:
-        """The files at the end that are no larger than the last one, by size as merges know it; if they are
-        enough.
+        """The last files that are no larger than the last one, by size as merges know it, if enough.
 
         Files that a reset hides were not read, so they have no size, and go with the file that says it.
         """

@@ -50,8 +50,7 @@ NAME = re.compile(r"(\d{8})\.json")
 class Holder:
     """The process of a run, as it describes itself. `since`: when the run began, by its own clock.
 
-    `machine` and `process` tell whether it is this machine, since its last start, and the very process with
-    this number.
+    `machine` and `process` tell whether it is this machine since its start, and the very process.
     """
 
     host: str
@@ -179,8 +178,7 @@ def _refused(out: Folder, by: Holder | None) -> CuratorError:
 class Lock:
     """What keeps other runs out. `fd`: a descriptor that workers are to hold open too, if there is one.
 
-    `after_kill`: the run before did not let go of the folder itself, so that what it began may still appear
-    there.
+    `after_kill`: the run before did not let go of the folder, so what it began may still appear.
     """
 
     fd: int | None = None

@@ -149,8 +149,7 @@ class Removal:
     def _remove(self, path: str, places: dict[str, Folder]) -> None:
         """Delete a file below the output or in a sink's folder; behind a link there it does not.
 
-        A sink that wrote elsewhere before has no folder in the plan any more: of its files only the name
-        tells.
+        A sink that wrote elsewhere before has no folder in the plan: of its files only the name tells.
         """
         full = self.out.full_path(path)
         if ".." in full.split("/"):  # no line of ours has that

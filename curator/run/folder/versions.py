@@ -1,8 +1,7 @@
 """Which versions a run reads: commits of the hub, versions and snapshots of tables.
 
-They are those that were the newest when it began, to its end, however often it is stopped; and the same for
-its shards and the run that gathers them. When it has ended well they are forgotten: the next one reads what
-is new.
+They are the newest when it began, to its end, however often it is stopped; the same for its shards and the
+run that gathers them. When it has ended well they are forgotten: the next one reads what is new.
 """
 
 from __future__ import annotations
