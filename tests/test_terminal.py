@@ -73,12 +73,22 @@ def completed(*words):
 
 
 @pytest.mark.parametrize(("words", "expected"), [
-    (("run", "text/we"), ["text/web", ("file",)]), (("plan", "web"), ["web", ("file",)]), (("run", "text/web", ""), [("file",)]),
+    (("run", "text/we"), ["text/web"]), (("plan", "web"), ["web"]), (("run", "text/web", ""), [("file",)]),
     (("recipes", "audio/s"), ["audio/speech"]), (("rules", "gopher_r"), ["gopher_repetition"]), (("stages", "aud"), ["audio."]),
     (("stages", "dedup.n"), ["dedup.near"]), (("stages", "samp"), ["sample"]), (("run", "--mode", ""), ["stream", "batch"]),
     (("run", "--du"), []), (("run", "--metr"), ["--metrics-port"]), (("complet",), ["completion"])])
 def test_a_shell_completes(words, expected):
     assert completed(*words) == expected
+
+
+def test_a_shell_completes_recipes_that_lie_there_beside_packaged_ones(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "web-mine.yaml").touch()
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/mine.yml").touch()
+    assert completed("run", "web") == ["web", "web-mine.yaml"]  # and nothing for which bash would forget these
+    assert completed("run", "sub/m") == ["sub/mine.yml"]
+    assert completed("run", "nothing-begins-so") == [("file",)]
 
 
 def test_a_shell_completes_folders_of_runs(runs, monkeypatch, tmp_path):
@@ -96,7 +106,7 @@ def test_a_completion_imports_nothing_heavy():
             "found = BashComplete(main, {}, 'curator', 'X').get_completions(['run'], 'text/we'); "
             f"print([item.value for item in found], [name for name in {heavy!r} if name in sys.modules])")
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert said.strip() == "['text/web', 'text/we'] []"
+    assert said.strip() == "['text/web'] []"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -80,7 +80,7 @@ def _scores(answer: Comparison, everything: bool) -> Iterator[str]:
     # Means of the same values differ in their last digits when they are added in another order.
     found = [s for s in answer.scores if s.moved or any(len(set(_pair(s, at))) > 1 for at in (None, 1))]
     if found:
-        yield f"{'scores':<28}{'mean':>21}{'half below':>21}{'moved':>8}"
+        yield f"{'scores':<28}{'mean':>21}{'median':>21}{'moved':>8}"
     for score in found if everything else found[:SCORES]:
         moved = "" if score.moved is None else f"{score.moved:.1%}"
         pairs = "".join(f"{' '.join(_pair(score, at)):>21}" for at in (None, 1))

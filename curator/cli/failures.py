@@ -111,14 +111,14 @@ def replay(folder: str, stage: str | None, error: str, keep_passed: bool, recipe
 def told(asked: Replay, failed: int, folder: str, ok: bool) -> Iterator[str]:
     """What was done, in sentences. `ok`: the run has ended well."""
     for stage, rows in asked.rows.items():
-        yield f"{plural(rows, 'record')} ran again from {stage}, where they had failed."
+        yield f"{plural(rows, 'record')} that had failed in {stage} ran again from there."
     for (stage, why), rows in asked.whole.items():
-        yield f"{plural(rows, 'record')} that had failed in {stage} were read again with their unit: {why}."
+        yield f"{plural(rows, 'record')} that had failed in {stage} went with the unit, read again: {why}."
     if asked.units:
-        yield f"{plural(asked.units, 'unit')} were read again."
+        yield f"Read again: {plural(asked.units, 'unit')}."
     if not asked.rows and not asked.whole and ok:
         which = "".join([f" in {asked.stage}" if asked.stage else "",
                          f" with {asked.error!r} in its error" if asked.error else ""])
         yield f"Nothing{which or ' in failed/'} is left to run again."
     if failed:
-        yield f"{plural(failed, 'record')} have failed now: curator failures {folder}"
+        yield f"Failed now: {plural(failed, 'record')}. Why: curator failures {folder}"

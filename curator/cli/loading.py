@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from glob import escape, glob
 from pathlib import Path
 from typing import Any
 
@@ -75,14 +76,19 @@ def told_what_reads(recipe: str, inputs: tuple[str, ...]) -> Iterator[None]:
     try:
         yield
     except InputError as error:
+        if not inputs and not os.path.isfile(recipe):
+            error.add_note(f"name what it is to read: {recipe} INPUT…")
         if said := what_reads(recipe, inputs):
             error.add_note(said)
         raise
 
 
 def complete_recipes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Packaged recipes, and files. No pack is imported."""
-    return [*complete_resources(ctx, param, incomplete), CompletionItem(incomplete, type="file")]
+    """Packaged recipes and recipes that lie there, else files. No pack is imported. Not both at once: bash
+    forgets all names where files are asked for too."""
+    there = sorted(glob(escape(incomplete) + "*.y*ml"))
+    return ([*complete_resources(ctx, param, incomplete), *_beginning(incomplete, there)]
+            or [CompletionItem(incomplete, type="file")])
 
 
 def complete_resources(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

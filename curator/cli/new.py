@@ -24,7 +24,7 @@ def new_pack(name: str, folder: Path | None) -> None:
     place, made = make(name, folder)
     for path in made:
         click.echo(path)
-    click.echo(f"\nNow: cd {shlex.quote(str(place))} && pip install -e . && python -m pytest"
+    click.echo(f"\nNow: cd {shlex.quote(str(place))} && pip install -e . pytest && python -m pytest"
                f"\nThen: curator run {name}/clean examples/texts.jsonl --out out/")
 
 

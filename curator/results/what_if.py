@@ -103,6 +103,9 @@ class Answer:
         if not self.q.groups:
             raise CuratorError("no record that these rules look at is in the output. " + " ".join(self.notes))
         try:
+            for text in (after for edit in self.q.edits for _, _, after in edit.changes if after):
+                bound = self.db.execute(f"DESCRIBE SELECT ({text}\n) FROM records").fetchone()
+                sql.check_kind(text, bound[1])
             self.db.execute(f"CREATE TABLE moved AS {self._query(lambda case: case)}")
         except (duckdb.ConversionException, duckdb.OutOfRangeException, duckdb.InvalidInputException):
             self.db.execute(f"CREATE TABLE moved AS {self._query(lambda case: f'TRY({case})')}")

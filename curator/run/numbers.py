@@ -13,6 +13,7 @@ from typing import Any
 from curator.api.counts import WRITTEN, Counts
 from curator.api.errors import FirstError
 from curator.api.findings import Finding
+from curator.api.format import listing, plural
 from curator.api.stage import Sink, Source
 from curator.engine.balance.allocation import Allocation, in_words
 from curator.engine.events import Stop
@@ -228,6 +229,11 @@ class Numbers:
     def _limit(self, by_step: Mapping[str, Counts]) -> str:
         """What holds the run up, in words. Empty before anything was measured. `by_step`: counts."""
         total = sum(sum(loop.busy_s().values()) for loop in self.loops)
+        state = self.loops[-1].state if self.loops else None
+        waits = [o for o in (state.operators if state else ()) if o.rows]
+        if late := [o for o in waits if o.workers and not any(w.ready for w in o.workers.values())]:
+            return (f"setting up {listing(step.name for o in late for step in o.plan.steps)}; "
+                    f"{plural(sum(o.rows for o in late), 'row')} wait")
         busy = self._busy_s(by_step)
         if not total or not any(busy.values()):
             return ""
@@ -244,8 +250,8 @@ class Numbers:
             more = (f"one more would make the run {gain:.0%} faster" if gain >= 0.01
                     else "more would make it faster")
             return f"{name} on {cores:g} cores, which are {share:.0%} busy; {more}"
-        return (f"{name}; the {cores:g} cores are only {share:.0%} busy: too few or too small inputs to work "
-                "on at once")
+        why = " so far" if waits else ": too few or too small inputs to work on at once, or slow starts"
+        return f"{name}; the {cores:g} cores are only {share:.0%} busy{why}"
 
     def _ask_allocation(self) -> float:
         """The cores that there are. Now and then, while everything works, finds the best allocation too."""

@@ -20,7 +20,7 @@ from curator.api.errors import RecipeError
 from curator.api.names import suggestion
 from curator.sql.parse import columns_of, connection, first_lines, let_go, refuse_twins
 
-__all__ = ["check_all", "columns_of", "compute", "evaluate", "let_go", "needs", "types_of"]
+__all__ = ["check_all", "check_kind", "columns_of", "compute", "evaluate", "let_go", "needs", "types_of"]
 
 Columns = Mapping[str, pa.DataType | None]  # names and types; None for a type that is not known
 
@@ -62,11 +62,21 @@ def types_of(expressions: Mapping[str, str], columns: Columns, *,
     for at, (name, text) in enumerate(expressions.items()):
         with _naming(name):
             kind, value = together[at] if together else _bind([text], columns)[0]
-            if boolean and value is not None and kind not in ("BOOLEAN", '"NULL"'):
-                raise RecipeError(f"`{text}` is {kind}, not a condition: it must be true or false for each "
-                                  "record, such as word_count < 50")
+            if boolean and value is not None:
+                check_kind(text, kind)
             types[name] = value and _plain_type(value, [columns[column] for column in columns_of(text)])
     return types
+
+
+def check_kind(condition: str, kind: str) -> None:
+    """Refuse a condition whose type, in DuckDB's words, is not true or false: a bare number above all.
+
+    Raises:
+        RecipeError: it says so.
+    """
+    if kind not in ("BOOLEAN", '"NULL"'):
+        raise RecipeError(f"`{condition}` is {kind}, not a condition: it must be true or false for each "
+                          "record, such as word_count < 50")
 
 
 def evaluate(conditions: Mapping[str, str], table: pa.Table) -> pa.Array:

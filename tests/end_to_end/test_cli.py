@@ -110,6 +110,10 @@ def test_preview_shows_what_each_stage_does_and_writes_nothing(folder):
     assert not (folder / "out").exists()
 
 
+def test_a_packaged_recipe_without_an_input_says_where_to_name_it(folder):
+    assert "curator: name what it is to read: text/web INPUT" in curator("plan", "text/web").output
+
+
 def test_too_many_failures_are_an_error_that_still_tells_everything(folder):
     (folder / "in/bad.jsonl").write_text('{"id": "x", "text": "some text"}\n{"id": \n{"id": \n')
     done = run("--set", "max_failed=0")

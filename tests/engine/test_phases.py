@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 
@@ -458,6 +459,23 @@ def test_a_watcher_sees_every_phase(tmp_path, texts):
         workers=0, watch=lambda shot: seen.append(dict(shot)))
     assert {s["phases"] for s in seen} == {2}
     assert all(s["units_done"] <= s["units_total"] for s in seen)
+
+
+@dataclass
+class Slow(Trouble):
+    """Its setup waits for a file called `open` in `marks`."""
+
+    def setup(self, ctx):
+        wait_until(Path(self.marks, "open").exists)
+
+
+def test_a_watcher_is_told_which_stage_rows_wait_for_while_it_is_set_up(tmp_path, texts):
+    def watch(shot):
+        if shot["limit"].startswith("setting up slow; ") and shot["limit"].endswith(" wait"):
+            (tmp_path / "open").touch()
+
+    slow = Slow(marks=str(tmp_path)).with_(name="slow")
+    assert (lines(texts) >> slow >> sink(tmp_path / "out")).run(workers=3, watch=watch).ok
 
 
 # -- plans ----------------------------------------------------------------------------------------------------------------

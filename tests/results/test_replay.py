@@ -198,8 +198,8 @@ out: {out}
 
     code, said = told()
     assert code == 0
-    assert "2 records ran again from map, where they had failed." in said
-    assert f"2 records have failed now: curator failures {out}" in said
+    assert "2 records that had failed in map ran again from there." in said
+    assert f"Failed now: 2 records. Why: curator failures {out}" in said
     assert "Nothing in map with 'no such' in its error is left" in told("--stage", "map", "--error", "no such")[1]
     assert told("--stage", "nowhere")[0] == 2
     assert sorted(r["id"] for r in kept_aside(out, "failed")) == ["x", "y"]

@@ -174,6 +174,7 @@ def test_a_rule_set_stands_for_all_conditions_of_a_step(looked, tmp_path):
     ({"steps.map.c": "b * 3"}, "'map' is no drop step"),
     ({"steps.frist.low": "a < 3"}, "nothing under steps is named 'frist'; did you mean first"),
     ({"steps.first.low": "z < 3"}, "the column 'z' is nowhere in the output"), ({"steps.first.low": "a <"}, "not valid SQL"),
+    ({"steps.first.low": "30"}, "`30` is INTEGER, not a condition"),
     ({"steps.first.with.name": "other"}, "makes another pipeline"), ({"read.path": "elsewhere"}, "only conditions of drop steps")])
 def test_what_is_no_edit_of_rules_is_refused(looked, overrides, message):
     with pytest.raises(CuratorError, match=message):

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 
 from curator.api.counts import Counts
 from curator.api.findings import Alarm, Finding, Line, Table
-from curator.api.format import count, share
+from curator.api.format import count, plural, share
 
 ROWS_MIN = 20  # with fewer records a share says nothing
 CLUSTER_MIN = 10  # records in a cluster that is worth a word, however few there are in all
-SOURCES_ALARMED, SOURCES_SHOWN = 5, 20
+SOURCES_SHOWN = 20
 
 
 def findings_of_duplicates(step: str, counts: Counts, alarm_above: Mapping[str, float]) -> Iterator[Finding]:
@@ -43,11 +43,12 @@ def _sources(step: str, counts: Counts, above: float) -> Iterator[Finding]:
     lost = [(source, ports.get("duplicate", 0), ports.get("out", 0) + ports.get("duplicate", 0))
             for source, ports in counts.by_value.get("source", {}).items()]
     lost.sort(key=lambda row: -row[1])
-    for source, same, had in lost[:SOURCES_ALARMED]:
-        if had >= ROWS_MIN and same > above * had:
-            yield Alarm("warning",
-                        f"Stage {step} took {count(same)} of {count(had)} records of source {source} for "
-                        f"duplicates ({share(same, had)}): check that this is meant, and which source `keep` "
-                        "prefers.")
+    if striking := [row for row in lost if row[2] >= ROWS_MIN and row[1] > above * row[2]]:
+        source, same, had = striking[0]
+        others = f", and over {share(above, 1)} of those of {plural(len(striking) - 1, 'more source')}"
+        yield Alarm("warning",
+                    f"Stage {step} took {count(same)} of {count(had)} records of source {source} for "
+                    f"duplicates ({share(same, had)}){others if len(striking) > 1 else ''}: check that this is "
+                    "meant, and which source `keep` prefers.")
     if several := [row for row in lost if row[1] and row[2] > 1]:
         yield Table("Duplicates by source", ("source", "duplicates"), several[:SOURCES_SHOWN])
