@@ -1,5 +1,5 @@
 """`python -m curator` is the command line."""
 
-from curator.cli.main import main
+from curator.cli.main import program
 
-main()
+program()

@@ -27,7 +27,7 @@ from typing import Any
 
 from curator.api import own_code
 from curator.registry import packs
-from curator.worker import fork_server, processes
+from curator.worker import fork_server
 from tests.engine.small_stages import TOKEN
 
 ROOM = 1000  # bytes for the value of TOKEN
@@ -91,7 +91,7 @@ class Warm:
     def _begin(self) -> None:
         self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         paths = os.pathsep.join(p for p in sys.path if p)
-        env = {**processes.ONE_THREAD, **os.environ, "PYTHONPATH": paths, TOKEN: "-" * ROOM}
+        env = {**fork_server.ONE_THREAD, **os.environ, "PYTHONPATH": paths, TOKEN: "-" * ROOM}
         env.pop("PYTHONHASHSEED", None)
         self.process = subprocess.Popen([sys.executable, "-c", "from tests.warm import serve; serve()", str(theirs.fileno())],
                                         pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=env)

@@ -262,5 +262,12 @@ for command in (watch, explore, what_if, recut, trace, failures, replay, compare
     main.add_command(command)
 gc.freeze()  # what was imported is never garbage: the collector need not look at it again
 
-if __name__ == "__main__":
-    sys.exit(main())
+
+def program() -> None:
+    """What is started as `curator`. It has the process that workers are forked from ready before a run needs
+    it."""
+    if sys.argv[1:2] == ["run"] and not {"-h", "--help"} & set(sys.argv):
+        from curator.worker.fork_server import fork_early
+
+        fork_early()
+    main()

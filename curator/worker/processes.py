@@ -26,20 +26,20 @@ from pathlib import Path
 from curator.engine import protocol
 from curator.machine.detect import visible_devices
 from curator.machine.folders import clear_folder, make_folders, remove_folder
-from curator.worker.fork_server import EXITED, FORK, KILL, REQUEST
+from curator.worker.fork_server import (
+    EXITED,
+    FORK,
+    KILL,
+    LITTLE_KEPT,
+    ONE_THREAD,
+    REQUEST,
+    take_early,
+)
 from curator.worker.pickling import dumps
 from curator.worker.store import Store
 
 GRACE_S = 10.0  # for processes to close when the run has ended
 FORK_SERVER = -1  # where a process number stands otherwise
-# A process is forked safely only while it has one thread: BLAS libraries and Arrow's second allocator start
-# theirs on import.
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
-              "JE_ARROW_MALLOC_CONF": "background_thread:false"}
-# What a process lets go is the system's again: GNU's allocator otherwise keeps up to twice the largest block
-# that was ever freed (32 MB), and Arrow's own keeps more, in every worker. In bytes.
-LITTLE_KEPT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_MMAP_THRESHOLD_": "8000000",
-               "MALLOC_TRIM_THRESHOLD_": "16000000"}
 SIZE = struct.Struct("!i")  # goes before each message, as `multiprocessing.connection` has it
 
 
@@ -117,11 +117,11 @@ class Processes:
         job = json.dumps({"path": sys.path, "modules": list(modules), "folders": list(self.folders),
                           "keep": list(keep)})
         paths = os.pathsep.join(p for p in sys.path if p)
-        self.fork_server_process = subprocess.Popen(
-            [sys.executable, "-c", "from curator.worker.fork_server import main; main()",
-             str(theirs.fileno()), job],
-            pass_fds=[theirs.fileno(), *keep], start_new_session=True, stdin=subprocess.DEVNULL,
-            env={**ONE_THREAD, **LITTLE_KEPT, **os.environ, "PYTHONPATH": paths})
+        fds, env = [theirs.fileno(), *keep], {**ONE_THREAD, **LITTLE_KEPT, **os.environ, "PYTHONPATH": paths}
+        ready = take_early()
+        self.fork_server_process = (ready and ready.serve(job, env, fds)) or subprocess.Popen(
+            [sys.executable, "-c", "from curator.worker.fork_server import main; main()", str(fds[0]), job],
+            pass_fds=fds, start_new_session=True, stdin=subprocess.DEVNULL, env=env)
         theirs.close()
         self.selector.register(self.fork_server, selectors.EVENT_READ, self._hear_fork_server)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from curator.worker.processes import ONE_THREAD
+from curator.worker.fork_server import ONE_THREAD
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"(`[\w./-]+`\n\n)?^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
