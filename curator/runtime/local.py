@@ -61,9 +61,9 @@ class InlineRuntime:
         self.job = job
         self.runners: dict[int, Runner] = {}
         self.todo: deque[Callable[[], Iterator[ev.Event]]] = deque()
-        self.answers: dict[int, Iterator[Emitted | Done | Failed]] = {}  # to each call that is not ended
+        # of each call that is not ended: its worker and its answers
+        self.calls: dict[int, tuple[int, Iterator[Emitted | Done | Failed]]] = {}
         self.done_once: set[str] = set()  # steps whose `setup_node` has been called
-        self.busy: dict[int, int] = {}  # the worker of each call that is not ended
 
     def execute(self, action: ev.RuntimeAction) -> None:
         match action:
@@ -79,8 +79,7 @@ class InlineRuntime:
                 runner = self.runners.pop(action.worker, None)
                 if runner is not None:
                     runner.close()
-                for call in [c for c, worker in self.busy.items() if worker == action.worker]:
-                    del self.answers[call], self.busy[call]
+                self.calls = {call: work for call, work in self.calls.items() if work[0] != action.worker}
                 if not action.kill:
                     self.todo.append(lambda: iter([ev.WorkerLost(action.worker, "stopped")]))
 
@@ -113,7 +112,7 @@ class InlineRuntime:
 
     def _discard(self, action: Discard) -> Iterator[ev.Event]:
         # Not in the middle of a call over the unit's rows: behind it, as a worker process does.
-        if any(worker == action.worker for worker in self.busy.values()):
+        if any(worker == action.worker for worker, _ in self.calls.values()):
             self.todo.append(partial(self._discard, action))
         elif action.worker in self.runners:
             self.runners[action.worker].discard(action.unit, action.attempt, action.replay)
@@ -121,16 +120,15 @@ class InlineRuntime:
 
     def _call(self, call: Call) -> Iterator[ev.Event]:
         if call.worker in self.runners:  # else it was killed meanwhile
-            self.busy[call.id] = call.worker
-            self.answers[call.id] = self.runners[call.worker].run(self.job.complete(call))
+            self.calls[call.id] = call.worker, self.runners[call.worker].run(self.job.complete(call))
             yield from self._continue(call.id)
 
     def _continue(self, call: int) -> Iterator[ev.Event]:
-        if call not in self.answers:
+        if call not in self.calls:
             return
-        answer = next(self.answers[call])
+        answer = next(self.calls[call][1])
         if not isinstance(answer, Emitted):
-            del self.answers[call], self.busy[call]
+            del self.calls[call]
         if not isinstance(answer, Failed):
             located(answer.outputs, 0)
         yield answer

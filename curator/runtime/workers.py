@@ -115,12 +115,12 @@ class Workers:
             case protocol.Discard():
                 for rank, process in enumerate(group.processes):
                     self._ask(group, rank, protocol.Send(process, action))
+            case ev.StopWorker(kill=True):
+                self._end(group)
             case ev.StopWorker():
-                for rank, process in enumerate(group.processes):
-                    self._ask(group, rank, protocol.EndProcess(process, action.kill))
                 group.stopping = True
-                if action.kill:
-                    self._forget(group)
+                for rank, process in enumerate(group.processes):
+                    self._ask(group, rank, protocol.EndProcess(process))
 
     def _submit(self, group: ProcessGroup, call: protocol.Call) -> None:
         self.job.complete(call)
@@ -191,8 +191,6 @@ class Workers:
         return []
 
     def _answered(self, group: ProcessGroup, rank: int, answer: protocol.Done) -> list[ev.Event]:
-        if group.size == 1:
-            return [answer]
         answers = group.answers.setdefault(answer.call, [])
         answers.append((rank, answer))
         if len(answers) < group.size:

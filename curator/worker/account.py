@@ -14,7 +14,7 @@ from curator.api.errors import StageError
 from curator.api.stage import SIDE_OUTPUTS, Outputs, Stage
 from curator.api.summary import ColumnSummary
 
-ERROR_CHARS = 160  # of an error, where errors are counted
+COUNTED_CHARS = 160  # of an error, where errors are counted
 
 
 class Account:
@@ -117,7 +117,7 @@ def _count_port(counts: Counts, port: str, rows: pa.Table) -> None:
         found = pc.value_counts(rows.column("reason"))
         counts.add(Counts(dropped={str(r["values"]): r["counts"] for r in found.to_pylist()}))
     elif port == "failed":
-        found = pc.value_counts(pc.utf8_slice_codeunits(rows.column("error"), 0, ERROR_CHARS))
+        found = pc.value_counts(pc.utf8_slice_codeunits(rows.column("error"), 0, COUNTED_CHARS))
         errors = {str(r["values"]): r["counts"] for r in found.to_pylist()[:ERRORS_MAX]}
         counts.add(Counts(failed=rows.num_rows, errors=errors))
     elif port == "duplicate":

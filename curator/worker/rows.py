@@ -31,17 +31,14 @@ class Waiting:
 
 
 def parts(result: Any) -> Iterator[Outputs]:
-    if isinstance(result, Outputs):
-        yield result
-    elif isinstance(result, Batch):
-        yield Outputs(out=result)
-    elif hasattr(result, "__iter__") and not isinstance(result, (str, bytes, dict)):
-        yield from map(_ports, result)  # not in a loop, which would hold an item while others work on it
+    """What a stage answers, part by part. What is no batch is refused where its type is checked."""
+    if isinstance(result, (Batch, dict, str, bytes)) or not hasattr(result, "__iter__"):
+        yield by_port(result)
     else:
-        yield Outputs(out=result)  # refused where its type is checked
+        yield from map(by_port, result)  # not in a loop, which would hold an item while others work on it
 
 
-def _ports(item: Any) -> Outputs:
+def by_port(item: Any) -> Outputs:
     return item if isinstance(item, Outputs) else Outputs(out=item)
 
 

@@ -24,7 +24,7 @@ import pyarrow as pa
 from curator.api.batch import UNIT, Batch
 from curator.api.counts import WRITTEN, Counts
 from curator.api.errors import CuratorError, StageError, first_error, in_words
-from curator.api.stage import SIDE_OUTPUTS, Context, Outputs, Stage, Stateful, Unit, Writer, WrittenFile
+from curator.api.stage import SIDE_OUTPUTS, Context, Stage, Stateful, Unit, Writer, WrittenFile
 from curator.engine.parts import CHUNK_BYTES
 from curator.engine.protocol import Call, Done, Emitted, Failed, Flushed, Restored, Slice
 from curator.io.failed import WHY, FromFailed, killed
@@ -36,7 +36,7 @@ from curator.worker.account import count_answer, count_failed
 from curator.worker.answer import Answer
 from curator.worker.device import DeviceLost, device_lost
 from curator.worker.imports import bring_for
-from curator.worker.rows import JOIN_ROWS, Waiting, failed_unit, gathered, joined, parts, together
+from curator.worker.rows import JOIN_ROWS, Waiting, by_port, failed_unit, gathered, joined, parts, together
 from curator.worker.steps import FULL, WorkingStep
 
 # a source sends what it has as often as makes waiting for leave to go on this share of its time,
@@ -250,7 +250,7 @@ class Runner:
             began = sent
             for item in self.stage.read(unit):
                 counts.busy_s += perf_counter() - began
-                outputs = item if isinstance(item, Outputs) else Outputs(out=item)
+                outputs = by_port(item)
                 for port, batch in outputs.items():
                     step.check_columns(batch)
                     batch = step.explained(port, self._stamped(batch))

@@ -351,12 +351,7 @@ class Ledger:
     def needs(self, phase: Phase, units: Sequence[tuple[int, Unit]]) -> list[Need]:
         """What each unit needs, as `prepare` says it; nothing is changed."""
         keys = [unit.key for _, unit in units]
-        needs = self._needs(phase, units, keys, self.records.keys() - keys)
-        self._replays(phase, units, needs)
-        return needs
-
-    def _needs(self, phase: Phase, units: Sequence[tuple[int, Unit]], keys: Sequence[str],
-               gone: Container[str]) -> list[Need]:
+        gone = self.records.keys() - keys
         known: dict[tuple, Need] = {}  # most units are alike
         alike = Counter(brief.stages for unit, brief in self.records.items() if unit not in gone)
         taught: Counter[str] = Counter()  # units with a sidecar, by step
@@ -373,6 +368,7 @@ class Ledger:
                     known[like] = needed(phase, source, {s.name: s.key for s in brief.stages if not s.replay})
                 need = known[like]
             needs.append(need)
+        self._replays(phase, units, needs)
         return needs
 
     def _replays(self, phase: Phase, units: Sequence[tuple[int, Unit]], needs: list[Need]) -> None:

@@ -52,7 +52,7 @@ NAME_CHARS = 60
 ASK_S = 10.0  # the driver asks this often whether the notes are there
 IN_FLIGHT = 2  # rows that an actor has: one that it works on, and one that is on its way to it
 
-__all__ = ["Execution", "check", "connect"]
+__all__ = ["Execution", "connect"]
 
 
 # -- what runs on the cluster --------------------------------------------------------------------------------
@@ -119,18 +119,6 @@ class Pool:
                                      max_concurrent_calls_per_actor=1)
         return {"compute": strategy, "num_cpus": self.cpus, "num_gpus": self.gpus or None,
                 "memory": self.memory_bytes or None}
-
-
-def check(operators: Sequence[Operator]) -> None:
-    """Refuse what Ray Data cannot do.
-
-    Raises:
-        CuratorError: naming the stage, and what to do instead.
-    """
-    for operator in operators:
-        if operator.resources.gang:
-            raise CuratorError(f"{operator.name} is a gang, several processes that work together, and Ray "
-                               "Data knows one actor a call: run it with --ray instead of --engine ray-data")
 
 
 def pools_of(groups: Sequence[Sequence[Operator]], nodes: Sequence[Mapping[str, float]], rows: int,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from curator.api.errors import CuratorError
 from curator.api.stage import Stateful
 from curator.engine.events import GO_ON, Report, Stop
 from curator.engine.scheduler import SHARE_OF, failures_allowed, too_many_failed
 from curator.engine.state import State
 from curator.pipeline.plan import Plan
 from curator.run.loop import TURN_S, Loop, RunContext
-from curator.run.raydata.dataset import Execution, check, connect
+from curator.run.raydata.dataset import Execution, connect
 from curator.run.raydata.work import Work, commit_of
 from curator.run.reading import Reading
 
@@ -32,9 +33,14 @@ class RayDataLoop(Loop):
 
     @staticmethod
     def check(plan: Plan) -> None:
-        """Refuse what cannot be done so; see `dataset.check`."""
-        for phase in plan.phases:
-            check(phase.operators)
+        """Refuse what Ray Data cannot do.
+
+        Raises:
+            CuratorError: naming the stage, and what to do instead.
+        """
+        for operator in (o for phase in plan.phases for o in phase.operators if o.resources.gang):
+            raise CuratorError(f"{operator.name} is a gang, several processes that work together, and Ray "
+                               "Data knows one actor a call: run it with --ray instead of --engine ray-data")
 
     def _work(self, context: RunContext, before: tuple[int, int], max_failed: float) -> bool:
         if context.leave_ray is None:
