@@ -369,7 +369,7 @@ def _bytes_wanted(operator: OperatorState, queue: Queue, rows: int) -> int:
 def _cut(state: State, operator: OperatorState, queue: Queue, wanted: int) -> CallState:
     """A call over the front of a queue, of about so many rows and up to `batch_bytes`. A slice is cut in two
     only where no end of one is near, or calls would be of more and more units from stage to stage."""
-    slack = 0 if operator.plan.batch_size or operator.sticky else wanted // 4
+    slack = 0 if operator.plan.batch_size or operator.sticky else wanted // 2
     taken: list[Slice] = []
     units: dict[tuple[int, int], None] = {}
     slices, rows, room = queue.slices, wanted, operator.plan.batch_bytes  # what may still be taken
@@ -447,7 +447,9 @@ def _start(state: State, operator: OperatorState, queue: Queue | None, force: in
         return
     at_once = operator.rows * (operator.s_per_row or 0.0) / max(START_S, operator.setup_s)
     if planned := state.planned.get(operator.plan.index, 0):
-        at_once = max(planned - len(operator.workers), planned / 10)
+        at_once = max(planned - len(operator.workers), min(at_once, planned / 2))
+    elif operator.plan.kind == "source":  # until its pace is known, which takes as long as a unit
+        at_once = len(state.nodes) - len(operator.workers)
     if operator.exclusive:  # a slot is nobody else's, and to load a model takes long: one for each batch
         at_once = max(at_once, operator.rows / (operator.plan.batch_size or FIRST_ROWS) + 1)
     # One at a time, unless there is more to do than those that start would get done in the time that one more

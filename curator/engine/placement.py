@@ -321,6 +321,19 @@ def allot(state: State, changed: bool = False) -> None:
     if changed or worthwhile(new, demands, current, _remaining_rows(state)):
         state.refused = None
         _take_up(state, new)
+    if len(state.nodes) > 1:
+        _start_ahead(state, ceil(cores / max(1, len(live))))
+
+
+def _start_ahead(state: State, most: int) -> None:
+    """Where there is much to read yet, what the allocation wants starts before rows come to it, on cores that
+    nobody uses. No more than an equal share of the cores: first calls may be slow."""
+    units = sum(map(len, state.waiting.values()))
+    for operator in state.operators:
+        wanted = min(state.planned.get(operator.plan.index, 0), most, units)
+        for _ in range(0 if operator.sticky else wanted - len(operator.workers)):
+            if not state.core_free or not start_worker(state, operator, None):
+                break
 
 
 def allocation_of(state: State) -> Allocation:

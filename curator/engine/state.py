@@ -80,7 +80,8 @@ class State:
         self.wake = inf  # when rows that wait for more of them go as they are
         self.claims = 0  # nodes whose free cores are claimed
         self.least_cpus = min((o.cpus for o in self.operators if o.cpus), default=0.0)
-        self.working = 0  # workers that work
+        self.working = 0  # workers that work,
+        self.starting = 0  # and those of them that are not ready yet
         # workers that were asked to end and have not yet, in this order
         self.stopping: dict[int, WorkerState] = {}
         self.live_bytes = 0  # bytes of all batches that workers wrote and nobody released
@@ -161,7 +162,9 @@ class State:
         operator = self.operators[worker.operator]
         if (now > PAUSED) != (before > PAUSED):
             self._count_work(operator, worker, 1 if now > PAUSED else -1)
-        operator.starting += (now == STARTING) - (before == STARTING)
+        if (starts := (now == STARTING) - (before == STARTING)):
+            operator.starting, self.starting = operator.starting + starts, self.starting + starts
+        self.call_s = (self.working - self.starting) / CALLS_S
         if before == PAUSED:
             del operator.paused[worker.id]
         elif before in operator.workers_by:
@@ -179,7 +182,6 @@ class State:
     def _count_work(self, operator: OperatorState, worker: WorkerState, change: int) -> None:
         """A worker begins (1) or ends (-1) to use its cores."""
         self.working += change
-        self.call_s = self.working / CALLS_S
         operator.working += change
         for place in worker.places:
             node = self.nodes.get(place.node)
@@ -300,8 +302,7 @@ class State:
         if at is not None:
             return operator.queues[at]
         here = operator.queues_on.get(node) if operator.workers_max > 1 else None
-        best = min(here or operator.queues.values(), key=lambda queue: (queue.nbytes, len(queue.units)),
-                   default=None)
+        best = min(here or operator.queues.values(), key=lambda q: (q.nbytes, len(q.units)), default=None)
         late = best is not None and (best.rows * (operator.s_per_row or 0.0) > SINK_BEHIND_S
                                      or best.nbytes > operator.limit / 8)
         if best is None or ((late or (not here and node in self.nodes))
@@ -341,11 +342,11 @@ class State:
                 if unit.needed is None or target in unit.needed:
                     ref.users += 1
                     unit.live += 1
-                    index = target.operator
+                    index, rows = target.operator, ref.rows
                     self.enqueue(self.operators[index],
-                                 Slice(ref, output.unit, attempt, 0, output.ref.rows, target.step))
-                    delivered[index] = delivered.get(index, 0) + output.ref.nbytes
-                    sent[index] = sent.get(index, 0) + output.ref.rows
+                                 Slice(ref, output.unit, attempt, 0, rows, target.step))
+                    delivered[index] = delivered.get(index, 0) + ref.nbytes
+                    sent[index] = sent.get(index, 0) + rows
             if ref.users > 1:
                 ref.users -= 1
             else:
@@ -404,8 +405,7 @@ class State:
             operator = self.operators[worker.operator]
             if operator.sticky:
                 lost |= operator.queues[worker.queue].units
-            lost |= {u for call in worker.calls if call.emitted_early or call.kind == "read"
-                     for u, _ in call.units}
+            lost |= {u for c in worker.calls if c.emitted_early or c.kind == "read" for u, _ in c.units}
         return {u for u in lost if self.units[u].stage in ("reading", "draining", "flushing")}
 
     def add_worker(self, operator: OperatorState, queue: Queue | None, places: tuple[Place, ...],

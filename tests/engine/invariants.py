@@ -73,6 +73,7 @@ def check(state: State) -> None:
 def _check_workers(state: State) -> None:
     workers = list(state.workers.values())
     assert state.working == sum(w.working for w in workers)
+    assert state.starting == sum(w.doing == STARTING for w in workers)
     assert state.stopping.keys() == {w.id for w in workers if w.stopping}
     for operator in state.operators:
         mine = list(operator.workers.values())

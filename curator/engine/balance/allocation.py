@@ -28,6 +28,7 @@ TRIES = 16  # of packing, for one plan
 CLOSE = 1e-3  # of the bound: nearer the bisection does not look
 UNKNOWN = 1.0  # a rate with this `trust` or more says nothing
 HALF_S, HALF_CALLS = 60.0, 30.0  # of work after which a measured rate counts half; the longer one holds
+SPARE = 1.2  # so many workers that hold devices for each that there must be, where devices are left
 FREE_CPUS = 0.01  # what a worker that needs nothing counts, so that there is an end to their number
 
 
@@ -117,8 +118,8 @@ def allocate(demands: Sequence[Demand], nodes: Mapping[int, Node],
     line = _Line(demands, nodes, packer, sharing)
     bound = line.bound()
 
-    def place(rate: float) -> list[np.ndarray] | None:
-        counts = line.counts(rate)
+    def place(rate: float, spare: float = 1.0) -> list[np.ndarray] | None:
+        counts = line.counts(rate, spare)
         loads = [min(1.0, rate * work / n) if n else 0.0 for work, n in zip(line.work, counts, strict=True)]
         found, failed = packer.pack(counts, loads, line.most)
         return None if failed else found
@@ -128,6 +129,8 @@ def allocate(demands: Sequence[Demand], nodes: Mapping[int, Node],
     if rate < full <= bound:  # as fast as these workers can be, if there are cores for it
         more = place(full)
         rate, found = (full, more) if more is not None else (rate, found)
+    if (more := place(rate, SPARE)) is not None:
+        found = more
     binding, slowest = line.limit(rate, bound)
     gains = {what: line.bound(what) / bound - 1 if bound else 0.0 for what in ("cpu", "gpu")}
     workers = tuple(packer.workers(i, rows) for i, rows in enumerate(found))
@@ -181,7 +184,7 @@ class _Line:
 
     def __init__(self, demands: Sequence[Demand], nodes: Mapping[int, Node], packer: Packer,
                  sharing: frozenset[int]) -> None:
-        shapes = packer.shapes
+        self.shapes = shapes = packer.shapes
         live = [d.needed and i not in sharing for i, d in enumerate(demands)]
         guesses = [on and d.unknown for on, d in zip(live, demands, strict=True)]
         self.work = [d.rows / d.rate if on and not guess else 0.0
@@ -223,9 +226,11 @@ class _Line:
                 ranks = np.floor(room.memory / shape.memory + EPS)[shape.able].sum()
                 self.takes.append(("memory", alone, float(ranks // shape.ranks), True, {}))
 
-    def counts(self, rate: float) -> list[int]:
-        return [max(least, ceil(rate * work - EPS))
-                for work, least in zip(self.work, self.least, strict=True)]
+    def counts(self, rate: float, spare: float = 1.0) -> list[int]:
+        """`spare`: so many workers for each that holds devices."""
+        lines = zip(self.work, self.least, self.most, self.shapes, strict=True)
+        return [min(most, max(least, ceil(rate * work * (spare if shape.devices else 1.0) - EPS)))
+                for work, least, most, shape in lines]
 
     def lacking(self, rate: float, more: str = "", whole: bool = False) -> tuple[str, list[float]] | None:
         """The first resource of which `rate` needs more than there is, and what each demand takes; with
