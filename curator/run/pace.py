@@ -20,7 +20,8 @@ from curator.pipeline.plan import Operator, Phase, Plan
 from curator.run.loop import Loop
 from curator.run.profiles import load_profiles
 
-LATELY_S = 10.0  # rates are those of the last seconds
+LATELY_S = 10.0  # rates of stages are those of the last seconds,
+READ_S = 60.0  # and those of reading of more: readers stop while enough waits behind them
 SAMPLE_S = 1.0
 READING_MAX = 20  # units that are named as being read
 END_S = 0.5  # behind the last record: workers end, the report is made
@@ -48,7 +49,7 @@ class Pace:
         """The run at this moment; `counts` by step, of all phases.
 
         `share` of the work that is done, `seconds_left` (None while nobody can tell), `bytes_read` and what
-        is read in the last seconds: `rate` (records a second), `bytes_rate`; the same of each stage in
+        is read in the last minute: `rate` (records a second), `bytes_rate`; the last seconds of each stage in
         `stages`; `reading`: the units that are being read.
         """
         loop, now = self.loops[-1], time.monotonic()
@@ -66,16 +67,17 @@ class Pace:
             left = max(left, loop.reading.longest_s(state, outlook.read_s, left))
         left = None if left is None else left + END_S
         sample = _Sample(now, progress["bytes_read"], {n: (c.rows_in, c.busy_s) for n, c in counts.items()})
-        since = self._since(sample)
-        seconds = max(1e-3, now - since.at)
+        self._keep(sample)
 
-        def lately(name: str, at: int) -> float:
-            before = since.counts.get(name, (0, 0.0))
-            return max(0.0, sample.counts.get(name, (0, 0.0))[at] - before[at]) / seconds
+        def lately(name: str, at: int, seconds: float = LATELY_S) -> float:
+            since = self._since(now - seconds)
+            before = since.counts.get(name, (0, 0.0))[at]
+            return max(0.0, sample.counts.get(name, (0, 0.0))[at] - before) / max(1e-3, now - since.at)
 
+        read_since = self._since(now - READ_S)
         return {**progress, "share": min(1.0, outlook.share), "seconds_left": left,
-                "rate": sum(lately(name, 0) for name in sources),
-                "bytes_rate": max(0, sample.bytes - since.bytes) / seconds,
+                "rate": sum(lately(name, 0, READ_S) for name in sources),
+                "bytes_rate": max(0, sample.bytes - read_since.bytes) / max(1e-3, now - read_since.at),
                 "stages": [self._stage(step.name, counts.get(step.name, Counts()), lately)
                            for step in self.plan.steps if not (step.implicit or step.part_of)],
                 "reading": loop.being_read(READING_MAX)}
@@ -86,14 +88,17 @@ class Pace:
         steps_s = sum(c.busy_s for c in counts.values()) - self.before_s
         return min(1.0, max(0.5, steps_s / calls_s)) if calls_s else 1.0
 
-    def _since(self, sample: _Sample) -> _Sample:
-        """The sample to compare this one with; it is kept if it is time to."""
+    def _keep(self, sample: _Sample) -> None:
+        """Keep a sample to compare others with, if it is time to."""
         samples = self.samples
         if not samples or sample.at - samples[-1].at >= SAMPLE_S:
             samples.append(sample)
-        while len(samples) > 2 and sample.at - samples[1].at >= LATELY_S:
+        while len(samples) > 2 and sample.at - samples[1].at >= READ_S:
             samples.popleft()
-        return samples[0]
+
+    def _since(self, at: float) -> _Sample:
+        """The newest sample from before this moment, else the first one."""
+        return next((sample for sample in reversed(self.samples) if sample.at <= at), self.samples[0])
 
     def _stage(self, name: str, counts: Counts, lately: Any) -> dict[str, Any]:
         """A line of a stage. Of neighbours that share workers, the first has the queue."""
