@@ -193,16 +193,16 @@ def test_no_error_is_swallowed():
 # Physical lines a room, a ratchet: a number falls with the code, and rises only with a feature that needs it. "." are the files
 # beside the rooms.
 LINES = {
-    "api": 2141,
+    "api": 2143,
     "machine": 451,
     "io": 5880,
     "io/tables": 2098,
     "sql": 517,
     "registry": 436,
-    "models": 1172,
+    "models": 1173,
     "ngrams": 368,
     "pipeline": 1122,
-    "stages": 2471,
+    "stages": 2472,
     "engine": 3940,
     "recipe": 1654,
     "worker": 2287,
@@ -210,7 +210,7 @@ LINES = {
     "testing": 1263,
     "runtime": 1345,
     "run/raydata": 954,
-    "run": 3742,
+    "run": 3754,
     "explore": 1482,
     "results": 2244,
     "outside": 1111,
@@ -233,8 +233,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 14577
-    assert sum(LINES.values()) <= 43046
+    assert sum(LINES[room] for room in SLIM_CORE) <= 14591
+    assert sum(LINES.values()) <= 43062
 
 
 def test_nothing_names_a_machine():

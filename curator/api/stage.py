@@ -97,7 +97,8 @@ class Stage:
     `dropped`, `duplicate` and `failed`. `count_by`: columns by whose values the rows that it answers are
     counted for `findings`: at most 1,000 values of each. `reports`: of a part of a `Composite`, the columns
     that the whole shows as its own; other columns of parts are nobody's business. `sparse`: columns that are
-    null, or 0, in most data, so that no alarm asks about them.
+    null, or 0, in most data, so that no alarm asks about them. `requires`: modules that `setup` imports, and
+    what installs each: a run on this machine ends before it works where one is missing.
     """
 
     name: str = ""
@@ -109,10 +110,11 @@ class Stage:
     count_by: tuple[str, ...] = ()
     reports: tuple[str, ...] = ()
     sparse: tuple[str, ...] = ()
+    requires: Mapping[str, str] = {}
     ports: tuple[str, ...] = ("out",)
     _decides_nothing: ClassVar[frozenset[str]] = frozenset({
-        "name", "resources", "batch_size", "timeout_s", "count_by", "reports", "sparse", "findings",
-        "example_columns", "amounts", "text_marks"})
+        "name", "resources", "batch_size", "timeout_s", "count_by", "reports", "sparse", "requires",
+        "findings", "example_columns", "amounts", "text_marks"})
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -13,6 +13,7 @@ from curator.api.resources import Resources
 from curator.api.stage import Context
 
 EXTRA = "pip install 'curator-core[models]'"
+MODELS = {"torch": EXTRA, "transformers": EXTRA}  # what a stage with a model `requires`
 
 # A quarter of a GPU: Python and the copies leave it idle half of the time, so that several workers fill it.
 # The memory is what CLIP L/14 takes while it is loaded in float32.
@@ -56,8 +57,8 @@ def need_models() -> None:
     Raises:
         CuratorError: torch or transformers is not installed; with the command that does it.
     """
-    library("torch")
-    library("transformers")
+    for name in MODELS:
+        library(name)
 
 
 def library(name: str) -> ModuleType:

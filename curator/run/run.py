@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import Any, Literal
 
 from curator import sql
@@ -116,6 +117,9 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
     part = None if shard is None else Shard.of(shard)
     plan = whole = planned(pipeline, mode, out, part)
     make_loop = _loop_of(engine, plan, workers, replay)
+    address = _ray_address(ray, engine) if workers != 0 else None
+    if address is None:
+        _check_installed(plan)
     if replay is not None:
         plan = planned(pipeline, mode, out, None, replay.stages(plan.out))
     units = list_units(plan)
@@ -156,7 +160,7 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
         inline = workers == 0 or _in_memory(plan)
         context = RunContext(this_machine() if inline else machine, observer, make_loop, inline, lock,
                              modules_of(o for phase in plan.phases for o in phase.operators),
-                             None if inline else _ray_address(ray, engine), workers)
+                             None if inline else address, workers)
         stack.callback(context.close)
         about = {name: manifest[name] for name in ("began", "command", "versions", "machine")}
         if part is not None:
@@ -168,6 +172,14 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
             trim_heap()
             stack.enter_context(collecting_rarely())
         return begun.go()
+
+
+def _check_installed(plan: Plan) -> None:
+    """Refuse stages that want what is not installed here: else one behind a barrier fails after hours."""
+    lacks = [f"{step.name} wants {module}, which is not installed: {get}" for step in plan.steps
+             for module, get in step.stage.requires.items() if find_spec(module) is None]
+    if lacks:
+        raise CuratorError("\n".join(lacks))
 
 
 def _ray_address(asked: str | bool | None, engine: Engine) -> str | None:

@@ -462,6 +462,19 @@ def test_a_watcher_sees_every_phase(tmp_path, texts):
 
 
 @dataclass
+class Wants(Trouble):
+    requires = {"json": "", "not_there": "pip install not-there"}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_library_that_a_stage_behind_a_barrier_wants_is_asked_for_before_anything_runs(tmp_path, texts, workers):
+    made = lines(texts) >> CountText() >> Wants() >> sink(tmp_path / "out")
+    with pytest.raises(CuratorError, match=r"^wants wants not_there, which is not installed: pip install not-there$"):
+        made.run(workers=workers)
+    assert not (tmp_path / "out").exists()
+
+
+@dataclass
 class Slow(Trouble):
     """Its setup waits for a file called `open` in `marks`."""
 

@@ -102,6 +102,7 @@ class Each(Stage):
             self._names.append(unique(stage.name, self._names))
         self._gathered = gathered(self.gather)
         self.resources = together([stage.resources for stage in self.steps])
+        self.requires = {name: get for stage in self.steps for name, get in stage.requires.items()}
         limits = [stage.timeout_s for stage in self.steps if stage.timeout_s is not None]
         self.timeout_s = max(limits, default=None)
         sparse = {name for stage in self.steps for name in stage.sparse}

@@ -10,7 +10,7 @@ import pyarrow as pa
 from curator.api.batch import Batch
 from curator.api.errors import CuratorError
 from curator.api.stage import Context, Contract, Stage
-from curator.models.loading import MODEL_RESOURCES, need_models
+from curator.models.loading import MODEL_RESOURCES, MODELS, need_models
 from curator.models.vectors import scattered, unit
 from curator_image.embed import CLIP
 
@@ -35,6 +35,7 @@ class Alignment(Stage):
     """
 
     resources = MODEL_RESOURCES
+    requires = MODELS
     batch_size = 64
 
     caption: str = "txt"

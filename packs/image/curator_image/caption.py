@@ -10,7 +10,7 @@ import pyarrow as pa
 from curator.api.resources import Resources
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import ImageBatch
-from curator.models.loading import library
+from curator.models.loading import MODELS, need_models
 
 
 @dataclass(kw_only=True)
@@ -42,6 +42,7 @@ class Caption(Stage):
     trust_remote_code: bool = False
 
     resources = Resources(cpus=1, gpus=1)
+    requires = MODELS
     batch_size = 16
 
     def __post_init__(self) -> None:
@@ -55,8 +56,7 @@ class Caption(Stage):
                                                 f"{self.into}_finish_reason": pa.string()})
 
     def setup(self, ctx: Context) -> None:
-        for name in ("torch", "transformers"):
-            library(name)  # a missing one is an error with its remedy
+        need_models()
         from curator.models.captioner import Captioner, Question, load_captioner
 
         model, processor = load_captioner(self.model, ctx, trust_remote_code=self.trust_remote_code)

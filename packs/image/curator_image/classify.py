@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import ImageBatch
-from curator.models.loading import MODEL_RESOURCES, need_models
+from curator.models.loading import MODEL_RESOURCES, MODELS, need_models
 from curator.models.vectors import present, scattered
 
 
@@ -27,6 +27,7 @@ class Classify(Stage):
     """
 
     resources = MODEL_RESOURCES
+    requires = MODELS
     batch_size = 64
 
     model: str

@@ -8,7 +8,7 @@ import numpy as np
 
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import ImageBatch
-from curator.models.loading import MODEL_RESOURCES, need_models
+from curator.models.loading import MODEL_RESOURCES, MODELS, need_models
 from curator.models.vectors import VECTOR, present, unit, vector_column
 
 # the model whose embeddings the public heads (aesthetics, NSFW) were trained on
@@ -37,6 +37,7 @@ class Embed(Stage):
     """
 
     resources = MODEL_RESOURCES
+    requires = MODELS
     batch_size = 64
 
     model: str = CLIP

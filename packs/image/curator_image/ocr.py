@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import ImageBatch
-from curator_image.text_lines import covered, load_engine, read_lines
+from curator_image.text_lines import EXTRA, covered, load_engine, read_lines
 
 
 @dataclass(kw_only=True)
@@ -38,6 +38,8 @@ class Ocr(Stage):
     side: int = 960
     score_min: float = 0.7
     boxes: bool = False
+
+    requires = dict.fromkeys(("rapidocr", "onnxruntime"), EXTRA)
 
     def __post_init__(self) -> None:
         if self.side < 32:

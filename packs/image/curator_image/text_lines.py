@@ -10,6 +10,7 @@ import numpy as np
 
 from curator.api.errors import CuratorError
 
+EXTRA = "pip install 'curator-image[ocr]'"
 LONGEST = 2000  # pixels; lines are cut out and read at up to this size of the picture, as rapidocr does
 LONE_AREA_MAX = 0.1  # of the picture; see `is_shape`
 GRID = 512  # cells a side of the grid on which the area of boxes is counted, so that overlaps count once
@@ -34,8 +35,7 @@ def load_engine(side: int, score_min: float, threads: int) -> Any:
         import onnxruntime  # noqa: F401  (a missing one is an error now, not in the first batch)
         import rapidocr
     except ImportError as error:
-        raise CuratorError("image.ocr needs rapidocr and onnxruntime: pip install 'curator-image[ocr]' "
-                           f"({error})") from error
+        raise CuratorError(f"image.ocr needs rapidocr and onnxruntime: {EXTRA} ({error})") from error
     import cv2
 
     cv2.setNumThreads(1)

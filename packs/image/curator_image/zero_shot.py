@@ -10,7 +10,7 @@ import pyarrow as pa
 from curator.api.batch import Batch
 from curator.api.errors import CuratorError
 from curator.api.stage import Context, Contract, Stage
-from curator.models.loading import MODEL_RESOURCES, need_models
+from curator.models.loading import MODEL_RESOURCES, MODELS, need_models
 from curator.models.vectors import VECTOR, scattered, unit, vector_column
 from curator_image.embed import CLIP
 
@@ -33,6 +33,7 @@ class ZeroShot(Stage):
     """
 
     resources = MODEL_RESOURCES
+    requires = MODELS
     batch_size = 64
 
     labels: list[str]

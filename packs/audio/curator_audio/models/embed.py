@@ -11,7 +11,7 @@ import pyarrow as pa
 from curator.api.resources import Resources
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import AudioBatch
-from curator.models.loading import MODEL_RESOURCES, need_models
+from curator.models.loading import MODEL_RESOURCES, MODELS, need_models
 from curator.models.vectors import VECTOR, scattered, unit, vector_column
 from curator_audio.sound.waves import pieces_of, waves_of
 
@@ -37,6 +37,7 @@ class Embed(Stage):
     into: str = "embedding"
 
     resources: Resources = MODEL_RESOURCES
+    requires = MODELS
 
     def __post_init__(self) -> None:
         if self.crop not in ("middle", "first", "all"):

@@ -13,7 +13,7 @@ from curator.api.format import listing
 from curator.api.resources import Resources
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import AudioBatch
-from curator.models.loading import MODEL_RESOURCES, need_models
+from curator.models.loading import MODEL_RESOURCES, MODELS, need_models
 from curator.models.vectors import scattered
 from curator_audio.sound.waves import pieces_of, waves_of
 
@@ -39,6 +39,7 @@ class Tag(Stage):
     into: str = "tag"
 
     resources: Resources = MODEL_RESOURCES
+    requires = MODELS
 
     def __post_init__(self) -> None:
         if self.labels is not None and not self.labels:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from curator.api.resources import Resources
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import AudioBatch
-from curator.models.loading import MODEL_RESOURCES, need_models
+from curator.models.loading import MODEL_RESOURCES, MODELS, need_models
 from curator_audio.sound.waves import waves_of
 from curator_audio.voices.turns import TURNS, Turn, merged, overlap_s
 
@@ -40,6 +40,7 @@ class Diarise(Stage):
     longest_s: float = 60.0
 
     resources: Resources = MODEL_RESOURCES
+    requires = MODELS
 
     def __post_init__(self) -> None:
         if not 0 < self.threshold < 1:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from curator.api.resources import Resources
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import AudioBatch
-from curator.models.loading import MODEL_RESOURCES, need_models
+from curator.models.loading import MODEL_RESOURCES, MODELS, need_models
 from curator_audio.sound.waves import waves_of
 from curator_audio.voices.clusters import clusters
 from curator_audio.voices.turns import TURNS, Turn, merged
@@ -47,6 +47,7 @@ class Speakers(Stage):
     gap_s: float = 0.5
 
     resources: Resources = MODEL_RESOURCES
+    requires = MODELS
 
     def __post_init__(self) -> None:
         if not 0 < self.hop_s <= self.window_s:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from curator.api.resources import Resources
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import AudioBatch
-from curator.models.loading import MODEL_RESOURCES, need_models
+from curator.models.loading import MODEL_RESOURCES, MODELS, need_models
 from curator_audio.sound.waves import calls, waves_of
 from curator_audio.words.ctc import align
 from curator_audio.words.normalize import words_of
@@ -43,6 +43,7 @@ class Align(Stage):
     longest_s: float = 120.0
 
     resources: Resources = MODEL_RESOURCES
+    requires = MODELS
 
     def __post_init__(self) -> None:
         if self.longest_s <= 0:

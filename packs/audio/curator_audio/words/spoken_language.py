@@ -10,7 +10,7 @@ import pyarrow as pa
 from curator.api.resources import Resources
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import AudioBatch
-from curator.models.loading import MODEL_RESOURCES, need_models
+from curator.models.loading import MODEL_RESOURCES, MODELS, need_models
 from curator_audio.sound.waves import waves_of
 
 
@@ -32,6 +32,7 @@ class SpokenLanguage(Stage):
     windows: int = 7
 
     resources: Resources = MODEL_RESOURCES
+    requires = MODELS
 
     def __post_init__(self) -> None:
         if self.windows < 1:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from curator.api.resources import Resources
 from curator.api.stage import Context, Contract, Outputs, Stage
 from curator.api.tasks import AudioBatch
-from curator.models.loading import MODEL_RESOURCES, need_models
+from curator.models.loading import MODEL_RESOURCES, MODELS, need_models
 from curator_audio.sound.waves import calls, waves_of, windows
 from curator_audio.words.normalize import is_spaced
 
@@ -57,6 +57,7 @@ class Transcribe(Stage):
     max_new_tokens: int = 440
 
     resources: Resources = MODEL_RESOURCES
+    requires = MODELS
 
     def __post_init__(self) -> None:
         if self.task not in ("transcribe", "translate"):

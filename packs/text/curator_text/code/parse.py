@@ -112,6 +112,7 @@ class CodeParse(Stage):
 
     timeout_s = 20.0
     batch_size = 64
+    requires = {"tree_sitter": EXTRA}
     sparse = ("code_errors", "code_error_ratio", "code_functions", "code_docstring_ratio")
 
     def __post_init__(self) -> None:

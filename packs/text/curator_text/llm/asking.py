@@ -16,7 +16,7 @@ from curator.api.resources import Resources
 from curator.api.stage import Context, setting
 from curator.models.answers import Answers
 from curator.models.chat import Reply
-from curator.models.loading import need_models
+from curator.models.loading import MODELS, need_models
 from curator.models.server import ServerStage
 from curator_text.llm.forms import Unfit
 
@@ -49,7 +49,7 @@ class Asking(ServerStage):
         if self.url is not None:
             super().check_url()
             return
-        self.resources, self.batch_size = Resources(cpus=1, gpus=1), 256
+        self.resources, self.batch_size, self.requires = Resources(cpus=1, gpus=1), 256, MODELS
         wrong = [name for name in ("api_key_env", "requests_per_minute", "tokens_per_minute", "max_cost",
                                    "budget_tokens") if getattr(self, name) is not None]
         if wrong:

@@ -13,7 +13,7 @@ from curator.api.batch import Batch
 from curator.api.errors import CuratorError
 from curator.api.resources import Resources
 from curator.api.stage import Context, Contract, Stage
-from curator.models.loading import MODEL_RESOURCES, need_models
+from curator.models.loading import MODEL_RESOURCES, MODELS, need_models
 from curator.models.vectors import present, vectors_of
 from curator_text.models.scores import ScoreColumns
 from curator_text.models.train.trained import Trained, digest_of, is_trained, read_trained
@@ -42,6 +42,7 @@ class Classify(Stage):
     """
 
     resources = MODEL_RESOURCES
+    requires = MODELS
     batch_size = 1024  # the more are sorted together, the less is padded
 
     model: str
@@ -59,7 +60,7 @@ class Classify(Stage):
             raise ValueError(f"long must be first or windows, got {self.long!r}")
         self.at_least(1, "max_tokens", "max_chars")
         if is_trained(self.model):
-            self.resources = Resources(cpus=1)
+            self.resources, self.requires = Resources(cpus=1), {}
 
     def parameters(self) -> dict[str, Any]:
         """With what a classifier of text.train_classifier has learned: trained again, it is another stage."""

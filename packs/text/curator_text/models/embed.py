@@ -8,7 +8,7 @@ import numpy as np
 
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import TextBatch
-from curator.models.loading import MODEL_RESOURCES, need_models
+from curator.models.loading import MODEL_RESOURCES, MODELS, need_models
 from curator.models.vectors import VECTOR, present, unit, vector_column
 
 
@@ -27,6 +27,7 @@ class Embed(Stage):
     """
 
     resources = MODEL_RESOURCES
+    requires = MODELS
     batch_size = 1024  # the more are sorted together, the less is padded
 
     model: str = "sentence-transformers/all-MiniLM-L6-v2"

@@ -12,7 +12,7 @@ import pyarrow as pa
 from curator.api.resources import Resources
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import TextBatch
-from curator.models.loading import MODEL_RESOURCES, fetch, need_models
+from curator.models.loading import MODEL_RESOURCES, MODELS, fetch, need_models
 from curator.models.vectors import present
 from curator_text.models.ngram.reader import NgramReader, is_ngram_file
 
@@ -49,6 +49,7 @@ class Perplexity(Stage):
     """
 
     resources = MODEL_RESOURCES
+    requires = MODELS
     batch_size = 64
 
     model: str
@@ -64,7 +65,7 @@ class Perplexity(Stage):
     def __post_init__(self) -> None:
         self._ngrams = is_ngram_file(self.model)
         if self._ngrams:
-            self.resources = Resources(cpus=1)
+            self.resources, self.requires = Resources(cpus=1), {}
             self.batch_size = 512
         elif self.pieces is not None or self.normalize is not None or not self.lines:
             raise ValueError(f"pieces, normalize and lines are for files of n-grams (.arpa, .bin), and "

@@ -10,7 +10,7 @@ import pyarrow as pa
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import TextBatch
 from curator.models.heads import softmax
-from curator.models.loading import MODEL_RESOURCES, need_models
+from curator.models.loading import MODEL_RESOURCES, MODELS, need_models
 from curator.models.vectors import present
 from curator_text.models.scores import ScoreColumns
 
@@ -35,6 +35,7 @@ class ZeroShot(Stage):
     """
 
     resources = MODEL_RESOURCES
+    requires = MODELS
     batch_size = 64
 
     labels: list[str]

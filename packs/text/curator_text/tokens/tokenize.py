@@ -12,6 +12,7 @@ from curator.api.errors import CuratorError
 from curator.api.findings import Summed
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import TextBatch
+from curator_text.tokens.tokenizers import open_tokenizer, required
 
 
 @dataclass(kw_only=True)
@@ -36,6 +37,9 @@ class Tokenize(Stage):
     end: str | None = None
     special_in_text: bool = False
 
+    def __post_init__(self) -> None:
+        self.requires = required(self.tokenizer)
+
     def contract(self) -> Contract:
         ids = {"token_ids": pa.list_(pa.int32())} if self.ids else {}
         return Contract(needs={self.column: pa.string()}, adds={"tokens": pa.int32()} | ids)
@@ -44,8 +48,6 @@ class Tokenize(Stage):
         return {"tokens": "number"}
 
     def setup(self, ctx: Context) -> None:
-        from curator_text.tokens.tokenizers import open_tokenizer
-
         self._tokenizer = open_tokenizer(self.tokenizer, max(1, int(ctx.cpus)), self.special_in_text)
         self._before, self._behind = self._special(self.begin), self._special(self.end)
 

@@ -54,6 +54,12 @@ def open_tokenizer(name: str, threads: int, special_in_text: bool = False) -> To
     return _tokenizers(name, threads, special_in_text)
 
 
+def required(name: str) -> dict[str, str]:
+    """The library of a tokenizer, as a stage `requires` it."""
+    sort = "tiktoken" if name.startswith("tiktoken:") else "sentencepiece" if name.endswith(".model") else "tokenizers"
+    return {sort: EXTRA}
+
+
 def _tokenizers(name: str, threads: int, special_in_text: bool) -> Tokenizer:
     library = _library("tokenizers")
     os.environ["TOKENIZERS_PARALLELISM"] = "true" if threads > 1 else "false"

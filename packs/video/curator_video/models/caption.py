@@ -8,7 +8,7 @@ from typing import Any, Literal
 from curator.api.resources import Resources
 from curator.api.stage import Context
 from curator.api.tasks import VideoBatch
-from curator.models.loading import need_models
+from curator.models.loading import MODELS, need_models
 from curator_video.models.captions import Window, Windowed
 
 PIXELS_AT_ONCE = 128 * 384 * 384  # of all frames that a model is given at a time
@@ -52,6 +52,7 @@ class Caption(Windowed):
     trust_remote_code: bool = False
 
     resources = Resources(cpus=1, gpus=1)
+    requires = MODELS
     batch_size = 16
 
     def __post_init__(self) -> None:

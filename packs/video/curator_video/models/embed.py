@@ -8,7 +8,7 @@ import numpy as np
 
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import VideoBatch
-from curator.models.loading import MODEL_RESOURCES, need_models
+from curator.models.loading import MODEL_RESOURCES, MODELS, need_models
 from curator.models.vectors import VECTOR, unit, vector_column
 
 XCLIP = "microsoft/xclip-base-patch32"
@@ -37,6 +37,7 @@ class Embed(Stage):
     """
 
     resources = MODEL_RESOURCES
+    requires = MODELS
     batch_size = 16
 
     model: str = XCLIP

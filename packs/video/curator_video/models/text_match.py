@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import VideoBatch
-from curator.models.loading import MODEL_RESOURCES, need_models
+from curator.models.loading import MODEL_RESOURCES, MODELS, need_models
 from curator.models.vectors import scattered
 from curator_video.models.embed import XCLIP, seen
 
@@ -32,6 +32,7 @@ class TextMatch(Stage):
     """
 
     resources = MODEL_RESOURCES
+    requires = MODELS
     batch_size = 16
 
     text: str = "caption"

@@ -14,7 +14,7 @@ from curator.api.errors import ContractError
 from curator.api.findings import Finding, Line, Summed
 from curator.api.stage import Context, Contract, Outputs, Stage, setting
 from curator.api.tasks import Batch
-from curator.models.loading import MODEL_RESOURCES, need_models, place_of
+from curator.models.loading import MODEL_RESOURCES, MODELS, need_models, place_of
 from curator_video.read.record import Films, Part, check_file, parts_of
 from curator_video.shots.boundaries import BOUNDARIES, SHOTS, Boundary, joined, shots_of
 from curator_video.shots.parts import WHOLE
@@ -44,6 +44,7 @@ class Transnet(Stage):
     """
 
     resources = MODEL_RESOURCES
+    requires = MODELS
     batch_size = 1
     version = 2
 
