@@ -30,8 +30,10 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 import traceback
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any
 
 from curator.machine.folders import remove_folder
@@ -220,19 +222,22 @@ def take_early() -> Early | None:
 
 
 class Forked:
-    """A process that was forked, as `subprocess.Popen` gives it."""
+    """A child of this process, as `subprocess.Popen` gives it."""
 
     def __init__(self, pid: int) -> None:
-        self.pid, self.handle = pid, os.pidfd_open(pid)
+        self.pid = pid
 
-    def wait(self, timeout: float | None = None) -> None:
-        if not select.select([self.handle], [], [], timeout)[0]:
-            raise subprocess.TimeoutExpired("fork server", timeout or 0)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(self.pid, 0)
+    def wait(self, timeout: float = inf) -> None:
+        until = time.monotonic() + timeout
+        with contextlib.suppress(ChildProcessError):  # somebody has waited for it already
+            while not os.waitpid(self.pid, os.WNOHANG)[0]:
+                if time.monotonic() > until:
+                    raise subprocess.TimeoutExpired("fork server", timeout)
+                time.sleep(0.002)
 
     def kill(self) -> None:
-        signal.pidfd_send_signal(self.handle, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
 
 
 class Early:
