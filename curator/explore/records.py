@@ -189,10 +189,7 @@ class Records:
 
     @cached_property
     def text_column(self) -> str | None:
-        """The column with what people read: `text`, or that which a stage shows in the report."""
-        shown = [c for c, kind in self.output.stats.get("example_columns", {}).items() if kind == "text"]
-        return next((c for c in ("text", *shown, "caption", "transcript", "content", "messages")
-                     if c in self.types), None)
+        return self.output.text_column(self.types)
 
 
 def _pairs(given: Any) -> list[tuple[str, list[Any]]]:

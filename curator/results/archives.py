@@ -15,6 +15,7 @@ import msgspec
 from curator.api.errors import CuratorError
 from curator.io.files.faults import explained
 from curator.io.files.folder import Folder, open_input
+from curator.io.media.webdataset import key_and_ending
 
 KEPT = 16  # archives whose members are kept in mind
 TEXT_BYTES = 1 << 20  # of a text that stands in the table
@@ -52,9 +53,9 @@ class Archives:
             try:
                 with tarfile.open(fileobj=file, mode="r:") as members:
                     for member in members:
-                        if member.isreg():
+                        if member.isreg() and (named := key_and_ending(member.name)) is not None:
                             media = Media(member.name, path, member.offset_data, member.size)
-                            found.setdefault(_key(member.name), []).append(media)
+                            found.setdefault(named[0], []).append(media)
             except tarfile.TarError as error:
                 raise CuratorError(f"{path} is damaged: {error}") from error
         return found
@@ -93,9 +94,3 @@ def _described(file: BinaryIO, parts: Iterable[Media]) -> dict[str, object]:
                 made |= (msgspec.json.decode(content, type=dict[str, object]) if part.ending == "json"
                          else {part.ending: content.decode()})
     return made
-
-
-def _key(name: str) -> str:
-    """`a/000` of `./a/000.seg.png`."""
-    folder, slash, base = name.removeprefix("./").rpartition("/")
-    return folder + slash + base.partition(".")[0]

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -133,6 +133,12 @@ class RunOutput:
     def unread(self) -> tuple[Place, ...]:
         """Places whose records are not in `records`: their files are no tables."""
         return tuple(place for place in self.places if place.kind != CLUSTERS and not place.is_read)
+
+    def text_column(self, columns: Collection[str]) -> str | None:
+        """Of these columns that with what people read: `text`, or one that a stage shows in the report."""
+        shown = [c for c, kind in self.stats.get("example_columns", {}).items() if kind == "text"]
+        likely = ("text", *shown, "caption", "transcript", "content", "messages", "txt")
+        return next((column for column in likely if column in columns), None)
 
     @cached_property
     def _tables(self) -> Tables:

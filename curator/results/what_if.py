@@ -226,7 +226,7 @@ class Answer:
             return ()
         columns = sorted(set().union(*(sql.columns_of(condition) for edit in self.q.edits
                                        for _, *both in edit.changes for condition in both if condition)))
-        text = self._text_column()
+        text = self.out.text_column([c for c, kind in self.columns.items() if kind == "VARCHAR"])
         shown = [f"left({sql_name(text)}, 400) AS {sql_name(text)}" if c == text else sql_name(c)
                  for c in dict.fromkeys([*columns, *([text] if text else [])]) if c not in ("id", "source")]
         places = {self.q.groups[row[3]][0] for row in chosen}
@@ -242,9 +242,3 @@ class Answer:
         return tuple(rows.get(id, {"id": id}) | {
             "before": str(self.q.old_end(self.q.groups[place][0], reason)), "after": str(self.q.ends[code])}
             for id, _, _, place, reason, code in chosen)
-
-    def _text_column(self) -> str | None:
-        """The column that shows what a record is."""
-        declared = [c for c, kind in self.out.stats.get("example_columns", {}).items() if kind == "text"]
-        return next((column for column in (*declared, "text", "caption", "transcript", "txt")
-                     if self.columns.get(column) == "VARCHAR"), None)

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from curator.api.errors import InputError
 from curator.api.format import plural, size
 from curator.api.stage import WrittenFile
@@ -25,6 +23,7 @@ from curator.io.card import feature
 from curator.io.files.faults import explained
 from curator.io.files.folder import open_input
 from curator.io.hub.card import Split, merged
+from curator.io.tables.parts import schema_of
 
 COMMIT_FILES = 1000
 UPLOAD_FILES, UPLOAD_BYTES = 100, 5 << 30  # uploaded together; of a run elsewhere they lie here meanwhile
@@ -163,15 +162,9 @@ class Push:
 
     def _features(self, files: Sequence[WrittenFile]) -> list[dict[str, Any]] | None:
         """The columns of the files as loaders are told them, None where they cannot be told."""
-        import pyarrow.parquet as pq
-
-        schemas = []
-        for file in files[::max(1, len(files) // SCHEMAS)]:
-            with open_input(file.path, self.options, None) as opened:
-                schemas.append(pq.read_schema(opened).remove_metadata())
         try:
-            columns = pa.unify_schemas(schemas)
-        except pa.ArrowException:
+            columns = schema_of(files[::max(1, len(files) // SCHEMAS)], self.options)
+        except InputError:  # of types that nothing joins
             return None
         found = [told for column in columns if (told := feature(column)) is not None]
         return found if found and len(found) == len(columns) else None

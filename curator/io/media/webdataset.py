@@ -133,7 +133,7 @@ class WebDataset(FileSource):
                     sample, doubtful = None, found.certain
                     yield found
                     continue
-                named = _key_and_ending(found.name)
+                named = key_and_ending(found.name)
                 if found.kind in ("folder", "label") or named is None:
                     continue
                 if sample is None or sample.key != named[0]:
@@ -202,7 +202,7 @@ def _is_binary_column(ending: str) -> bool:
     return "." in ending and ending.endswith(".bin")
 
 
-def _key_and_ending(name: str) -> tuple[str, str] | None:
+def key_and_ending(name: str) -> tuple[str, str] | None:
     """`("a/b/000", "seg.png")` for `./a/b/000.seg.png`; None for what is no part of a sample."""
     while name.startswith("./"):
         name = name[2:]
