@@ -195,24 +195,24 @@ def test_no_error_is_swallowed():
 LINES = {
     "api": 2143,
     "machine": 451,
-    "io": 5880,
-    "io/tables": 2098,
+    "io": 5872,
+    "io/tables": 2097,
     "sql": 517,
     "registry": 436,
-    "models": 1173,
+    "models": 1172,
     "ngrams": 368,
     "pipeline": 1122,
     "stages": 2472,
     "engine": 3940,
     "recipe": 1654,
     "worker": 2292,
-    "observe": 2921,
-    "testing": 1263,
+    "observe": 2919,
+    "testing": 1258,
     "runtime": 1345,
     "run/raydata": 954,
     "run": 3754,
-    "explore": 1482,
-    "results": 2244,
+    "explore": 1478,
+    "results": 2239,
     "outside": 1111,
     "trial": 1467,
     "scaffold": 199,
@@ -234,7 +234,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 14596
-    assert sum(LINES.values()) <= 43067
+    assert sum(LINES.values()) <= 43041
 
 
 def test_nothing_names_a_machine():

@@ -16,8 +16,7 @@ from curator.results.watching import Watching
 READ_S = 1.0  # the folder is read this often, however many look
 SAMPLES = 400  # of the run's rates, of which every second one goes when there are more
 STAGE = ("name", "kind", "after", "in", "made", "out", "dropped", "duplicate", "failed", "absorbed", "busy_s")
-STATS = ("name", "status", "message", "seconds", "out", "limit", "records", "units", "alarms",
-         "first_errors")
+STATS = ("name", "status", "message", "seconds", "out", "limit", "records", "units", "alarms", "first_errors")
 
 
 class Board:

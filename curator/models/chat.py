@@ -11,6 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -184,7 +185,7 @@ def reply_of(data: bytes) -> Reply:
 
 def message_of(data: bytes) -> str:
     """What a server says about an error: the message in it, else its beginning."""
-    try:
+    with suppress(ValueError, AttributeError):
         found = json.loads(data)
         # OpenAI's, vLLM's new form and llama.cpp's; else vLLM's old one and FastAPI's
         found = found.get("error", found)
@@ -192,8 +193,6 @@ def message_of(data: bytes) -> str:
             found = found.get("message") or found.get("detail")
         if isinstance(found, str) and found:
             return found[:EXCERPT]
-    except (ValueError, AttributeError):
-        return _excerpt(data)
     return _excerpt(data)
 
 

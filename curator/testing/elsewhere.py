@@ -29,11 +29,9 @@ from curator.testing.whole import as_one
 # What takes a quarter of a second or 50 MB to import, starts threads, or touches a GPU: every command that
 # lists stages, and every worker of another stage, would pay for it.
 HEAVY = ("PIL", "accelerate", "av", "cv2", "datasets", "decord", "diffusers", "faiss", "fasttext", "jax",
-         "librosa", "matplotlib",
-         "nltk", "numba", "onnxruntime", "pandas", "polars", "ray", "scipy", "sentence_transformers",
-         "skimage", "sklearn",
-         "soundfile", "spacy", "tensorflow", "timm", "torch", "torchaudio", "torchvision", "transformers",
-         "triton", "vllm", "whisper")
+         "librosa", "matplotlib", "nltk", "numba", "onnxruntime", "pandas", "polars", "ray", "scipy",
+         "sentence_transformers", "skimage", "sklearn", "soundfile", "spacy", "tensorflow", "timm", "torch",
+         "torchaudio", "torchvision", "transformers", "triton", "vllm", "whisper")
 
 
 @dataclass(frozen=True)

@@ -305,13 +305,10 @@ def _check_findings(subject: Subject) -> None:
         f"{', '.join(get_args(Shown))}")
 
 
-CHECKS: dict[str, Callable[[Subject], None]] = {
-    "pickling": _check_pickling, "empty": _check_empty, "contract": _check_contract, "needs": _check_needs,
-    "nulls": _check_nulls, "alone": _check_alone, "order": _check_order, "batch_size": _check_batch_size,
-    "resume": _check_resume, "determinism": _check_determinism, "input": _check_input,
-    "snapshot": _check_snapshot,
-    "shards": _check_shards, "findings": _check_findings, "gpu": _check_gpu,
-}
+CHECKS: dict[str, Callable[[Subject], None]] = {check.__name__.removeprefix("_check_"): check for check in (
+    _check_pickling, _check_empty, _check_contract, _check_needs, _check_nulls, _check_alone, _check_order,
+    _check_batch_size, _check_resume, _check_determinism, _check_input, _check_snapshot, _check_shards,
+    _check_findings, _check_gpu)}
 
 
 # -- batches -------------------------------------------------------------------------------------------------

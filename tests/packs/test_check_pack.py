@@ -147,7 +147,7 @@ def test_what_is_wrong_with_a_pack_is_told(site, monkeypatch, change, told):
     ("recipes/bad.yaml", RECIPE.replace("loud.shout", "voice.pitch"), r"voice\.pitch'.*\(no pack 'voice' is installed"),
     ("recipes/bad.yaml", RECIPE.replace("[loud.shout]", "[{loud.shout: {marc: x}}]"), "parameter 'marc'; did you mean 'mark'"),
     ("recipes/bad.yaml", RECIPE.replace("{jsonl: {path: out/}}", "[{jsonl: {path: o}}, {csv: {path: o}}]"), "no folder for the"),
-    ("rules/bad.yaml", RULES.replace("length(text) < 3", "length(text"), r"rule set loud/bad: .*rule 1 \(short\).*not valid SQL"),
+    ("rules/bad.yaml", RULES.replace("length(text) < 3", "length(text"), r"rule set loud/bad: .*rules\[0\]: short: .*not valid SQL"),
     ("rules/bad.yaml", RULES.replace("length(text) < 3", "1 < 3"), "rule 'short' names no column: `1 < 3` is the same for every"),
 ])
 def test_recipes_and_rule_sets_are_loaded(site, file, text, told):

@@ -16,15 +16,14 @@ VAGUE = frozenset({None, "application/octet-stream", "binary/octet-stream", "app
 # Source: https://www.iana.org/assignments/media-types, and the x- forms that servers still send.
 ENDINGS = {
     "image/jpeg": "jpg", "image/jpg": "jpg", "image/pjpeg": "jpg", "image/png": "png", "image/webp": "webp",
-    "image/gif": "gif",
-    "image/bmp": "bmp", "image/x-ms-bmp": "bmp", "image/tiff": "tiff", "image/avif": "avif",
-    "image/heic": "heic",
-    "image/svg+xml": "svg", "image/jxl": "jxl", "image/x-icon": "ico", "image/vnd.microsoft.icon": "ico",
+    "image/gif": "gif", "image/bmp": "bmp", "image/x-ms-bmp": "bmp", "image/tiff": "tiff",
+    "image/avif": "avif", "image/heic": "heic", "image/svg+xml": "svg", "image/jxl": "jxl",
+    "image/x-icon": "ico", "image/vnd.microsoft.icon": "ico",
     "video/mp4": "mp4", "video/webm": "webm", "video/quicktime": "mov", "video/x-matroska": "mkv",
     "video/x-msvideo": "avi",
     "audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav",
-    "audio/flac": "flac",
-    "audio/x-flac": "flac", "audio/ogg": "ogg", "audio/mp4": "m4a", "audio/aac": "aac", "audio/opus": "opus",
+    "audio/flac": "flac", "audio/x-flac": "flac", "audio/ogg": "ogg", "audio/mp4": "m4a", "audio/aac": "aac",
+    "audio/opus": "opus",
     "text/html": "html", "application/xhtml+xml": "html", "text/plain": "txt", "application/pdf": "pdf",
     "application/json": "json",
 }

@@ -26,8 +26,7 @@ def generated_ids(uri: str, positions: np.ndarray) -> pa.Array:
     The position is mixed with a hash of the uri by the finaliser of splitmix64, which is a bijection.
     Source: Steele, Lea & Flood, Fast Splittable Pseudorandom Number Generators, OOPSLA 2014, figure 13.
     """
-    mixed = (positions.astype(np.uint64)
-             + np.uint64(xxhash.xxh3_64_intdigest(uri.encode())))
+    mixed = (positions.astype(np.uint64) + np.uint64(xxhash.xxh3_64_intdigest(uri.encode())))
     mixed ^= mixed >> np.uint64(30)
     mixed *= np.uint64(0xBF58476D1CE4E5B9)
     mixed ^= mixed >> np.uint64(27)

@@ -31,8 +31,7 @@ from curator.observe.report.columns import table_of
 from curator.observe.report.funnel import balance
 
 # as `load_dataset` calls them
-FORMATS = {".tar": "webdataset", ".jsonl": "json", ".csv": "csv", ".parquet": "parquet",
-           ".arrow": "arrow"}
+FORMATS = {".tar": "webdataset", ".jsonl": "json", ".csv": "csv", ".parquet": "parquet", ".arrow": "arrow"}
 FILES_MAX = 16  # of a folder, that are looked at for their columns
 ROWS_MAX = 200  # of a file that has no schema
 

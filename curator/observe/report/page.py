@@ -123,14 +123,13 @@ def _reasons(stats: Stats) -> Grid:
     """Every reason of every stage with its condition, in pipeline order, the most frequent first; rules that
     never fired are folded away."""
     kinds = stats.get("amounts", {})
-    fired = [(stage, reason, n) for stage in stats["stages"]
-             for reason, n in sorted(stage["dropped"].items(), key=lambda item: (-item[1], item[0]))]
-    rows: list[Row] = [
-        ([names[0], (reason, stage.get("conditions", {}).get(reason, ""))], bar,
-         [*numbers, *summed(stage, kinds, "dropped", reason)])
-        for (stage, reason, _), (names, bar, numbers) in
-        zip(fired, _parts((stage["name"], reason, n, stage["in"] + stage["made"])
-                          for stage, reason, n in fired), strict=True)]
+    most = max((n for stage in stats["stages"] for n in stage["dropped"].values()), default=0)
+    rows: list[Row] = []
+    for stage in stats["stages"]:
+        for reason, n in sorted(stage["dropped"].items(), key=lambda item: (-item[1], item[0])):
+            rows.append(([stage["name"], (reason, stage.get("conditions", {}).get(reason, ""))],
+                         n / most if n else None, [fmt.count(n), fmt.share(n, stage["in"] + stage["made"]),
+                                                   *summed(stage, kinds, "dropped", reason)]))
     never = [row for row in rows if row[1] is None]
     return Grid("Why records were dropped", ["stage", "reason"], ["records", "of the stage", *kinds],
                 [row for row in rows if row[1] is not None], "dropped", folded=never,
