@@ -15,7 +15,8 @@ LARGEST = 16  # units that are looked at for the end of a run
 
 class Reading:
     """`sizes`: bytes of each unit; the first `todo` are to be done, the others were done before. It asks the
-    state of the scheduler, None when nothing is to do, and walks over units being read only."""
+    state of the scheduler, and walks over units being read only. Without one (None: nothing is to do, or
+    others schedule) it knows finished units only."""
 
     def __init__(self, sizes: Sequence[int], todo: int) -> None:
         self.sizes, self.todo = sizes, todo
@@ -28,13 +29,11 @@ class Reading:
 
     def bytes(self, state: State | None) -> dict[str, int]:
         """Bytes of finished units (`bytes_done`), with those under way (`bytes_read`), and in all."""
-        if state is None:
-            return {"bytes_done": self.total, "bytes_read": self.total, "bytes_total": self.total}
-        unread = state.units.unread
-        if len(unread) != self.unread[0]:
+        if state is not None and len(unread := state.units.unread) != self.unread[0]:
             self.unread = len(unread), sum(self.sizes[unit] for unit in unread)
         done = self.done + self.unread[1]
-        return {"bytes_done": done, "bytes_read": done + state.read_bytes, "bytes_total": self.total}
+        read = done if state is None else done + state.read_bytes
+        return {"bytes_done": done, "bytes_read": read, "bytes_total": self.total}
 
     def units(self, state: State | None) -> list[UnitState]:
         """Those that are being read."""
@@ -46,7 +45,7 @@ class Reading:
         """The share of the source that is read: of its bytes; where a source does not tell how far it is, the
         records so far of those that finished units let expect; without any bytes, of units."""
         if state is None:
-            return 1.0
+            return self.done / self.total if self.total else 1.0
         n = self.bytes(state)
         if not self.total:
             return 1 - state.open / len(self.sizes) if self.sizes else 1.0

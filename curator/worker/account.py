@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -19,19 +19,21 @@ COUNTED_CHARS = 160  # of an error, where errors are counted
 
 class Account:
     """The account of one `process` call of `stage`, a step called `name`. It keeps which rows were seen and
-    counts by unit, never a batch. `only_unit`: the unit of all rows, if it is one."""
+    counts by unit, never a batch. `only_unit`: the unit of all rows, if it is one. `adds`, `amounts`: columns
+    that are summed up."""
 
     def __init__(self, name: str, stage: Stage, batch: Batch, only_unit: int | None,
-                 amounts: tuple[str, ...] = ()) -> None:
-        self.name, self.stage, self.only_unit, self.amounts = name, stage, only_unit, amounts
-        self.adds = tuple(stage.contract().adds)
-        self.counts: dict[int, Counts] = {}
+                 adds: Collection[str] = (), amounts: Collection[str] = ()) -> None:
+        self.name, self.stage, self.only_unit = name, stage, only_unit
+        self.adds, self.amounts = adds, amounts
         self._ids = batch.rows.column("id")
         self._rows = len(batch)
         self._seen: np.ndarray | None = None  # which rows came out; None before the first
         self._all = False
-        for unit, rows in self._tables(batch):
-            self.counts[unit] = Counts(rows_in=rows.num_rows, made=-rows.num_rows)
+        sizes = ({only_unit: len(batch)} if only_unit is not None
+                 else {unit: len(at) for unit, at in rows_by_unit(batch).items()})
+        self.counts = {unit: Counts(rows_in=rows, made=-rows) for unit, rows in sizes.items()}
+        for unit, rows in self._tables(batch) if amounts else ():
             count_amounts(self.counts[unit], "in", rows, amounts)
 
     def saw(self, port: str | None, answer: Batch) -> None:

@@ -87,9 +87,8 @@ class Runner:
                 once(step.name, partial(_set_up, step, step.stage.setup_node, ctx))
             _set_up(step, step.stage.setup, ctx)
         if restore and isinstance(self.stage, Stateful):
-            for (unit, _, replay), data in zip(restore,
-                                               self.sidecars.read_all([name for _, name, _ in restore]),
-                                               strict=True):
+            read = self.sidecars.read_all([name for _, name, _ in restore])
+            for (unit, _, replay), data in zip(restore, read, strict=True):
                 self.stage.restore(unit, pa.ipc.open_stream(data).read_all())
                 if replay:
                     self.stage.replay(unit)

@@ -124,7 +124,7 @@ class WorkingStep:
         self.begins(self.index)
         bring_for(batch.rows.schema)
         batch = batch.with_columns({ROW: pa.array(np.arange(len(batch), dtype=np.int32))})
-        account = Account(self.name, self.stage, batch, self.answer.only_unit, self.amounts)
+        account = Account(self.name, self.stage, batch, self.answer.only_unit, self.adds, self.amounts)
         buffered: deque[tuple[str, Batch]] | None = deque()
         ready: list[tuple[str, Batch]] = []  # what leaves is held by nothing here
         buffered_bytes, check = 0, not self.checked

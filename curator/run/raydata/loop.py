@@ -9,12 +9,10 @@ from curator.api.errors import CuratorError
 from curator.api.stage import Stateful
 from curator.engine.events import GO_ON, Report, Stop
 from curator.engine.scheduler import SHARE_OF, failures_allowed, too_many_failed
-from curator.engine.state import State
 from curator.pipeline.plan import Plan
 from curator.run.loop import TURN_S, Loop, RunContext
 from curator.run.raydata.dataset import Execution, connect
 from curator.run.raydata.work import Work, commit_of
-from curator.run.reading import Reading
 
 ENDING_S = 10.0  # how long a run that stops waits for calls that are under way
 STORE_BYTES = 256 << 20  # of the object store of a cluster of our own, at least
@@ -25,7 +23,6 @@ class RayDataLoop(Loop):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.reading = Finished(self.reading.sizes, self.reading.todo)
         self.open = len(self.todo)
         self.came = bytearray(len(self.todo))  # which units have come through
         self.read = self.failed = 0
@@ -121,14 +118,4 @@ class RayDataLoop(Loop):
 
     def progress(self) -> dict[str, int]:
         return super().progress() | {"units_done": len(self.units) - self.open}
-
-
-class Finished(Reading):
-    """How far it is by finished units: of those under way nothing is known."""
-
-    def bytes(self, state: State | None) -> dict[str, int]:
-        return {"bytes_done": self.done, "bytes_read": self.done, "bytes_total": self.total}
-
-    def share(self, state: State | None) -> float:
-        return self.done / self.total if self.total else 1.0
 
