@@ -9,16 +9,20 @@ over what each run says of itself, so nobody decides for the others.
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil, inf
 from typing import Any
 
 from curator.api.errors import CuratorError
 from curator.api.resources import Node
+from curator.engine import protocol
 from curator.runtime.workers import Job
 
 SILENT_LOOKS = 15  # who has said nothing new for so many looks is gone
+# what strangers held in all of so many looks they hold; cores that we did not use for so long are idle
+IDLE_LOOKS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +82,37 @@ class Piece:
     granted: bool = False
     leaving: bool = False
     looks: int = 0  # since it was asked for
+
+
+@dataclass(eq=False)
+class Member:
+    """An agent as the driver knows it. `node`: None until it is up. `known`: nodes whose agents it was told
+    of. `used`: the most cores that its calls used, for each of the last looks."""
+
+    lease: Lease
+    actor: Any
+    looks: int = 0  # since it was asked for; not seconds, in which the driver itself may have been stopped
+    node: Node | None = None
+    machine: Node | None = None
+    address: str = ""
+    outbox: list[protocol.Request] = field(default_factory=list)
+    known: set[int] = field(default_factory=set)
+    pieces: list[Piece] = field(default_factory=list)
+    used: deque[float] = field(default_factory=lambda: deque(maxlen=IDLE_LOOKS))
+
+    @property
+    def cores(self) -> int:
+        """Those that its workers may use."""
+        return self.lease.base + sum(p.cores for p in self.pieces if p.granted and not p.leaving)
+
+    @property
+    def held(self) -> int:
+        return self.lease.base + sum(p.cores for p in self.pieces)
+
+    @property
+    def idle(self) -> float:
+        """Cores that were not used for a while."""
+        return self.cores - max(self.used) if len(self.used) == IDLE_LOOKS else 0.0
 
 
 def check_gpus(job: Job, nodes: Sequence[Mapping[str, Any]]) -> None:

@@ -30,7 +30,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from queue import Empty, SimpleQueue
@@ -44,9 +43,11 @@ from curator.engine import protocol
 from curator.machine.detect import this_machine
 from curator.runtime.agent import Agent
 from curator.runtime.leases import (
+    IDLE_LOOKS,
     Claim,
     Heard,
     Lease,
+    Member,
     Piece,
     Wants,
     asked_for,
@@ -93,8 +94,6 @@ GRANT_LOOKS = 15
 # cores that were free on a node of ours for so many looks are leased too, and what others wait for so long
 # they get: what Ray says is a second old
 GROW_LOOKS = 3
-# what strangers held in all of so many looks they hold; cores that we did not use for so long are idle
-IDLE_LOOKS = 5
 CLAIMS = b"curator"  # where in the cluster's store of words runs say what they have
 RESTARTS = 4  # of an agent that dies on a node that lives
 BACKOFF_S = 2.0  # before the first of them; twice as long before each further one
@@ -157,37 +156,6 @@ class NodeAgent:
 
 
 # -- the driver ----------------------------------------------------------------------------------------------
-
-
-@dataclass(eq=False)
-class Member:
-    """An agent as the driver knows it. `node`: None until it is up. `known`: nodes whose agents it was told
-    of. `used`: the most cores that its calls used, for each of the last looks."""
-
-    lease: Lease
-    actor: Any
-    looks: int = 0  # since it was asked for; not seconds, in which the driver itself may have been stopped
-    node: Node | None = None
-    machine: Node | None = None
-    address: str = ""
-    outbox: list[protocol.Request] = field(default_factory=list)
-    known: set[int] = field(default_factory=set)
-    pieces: list[Piece] = field(default_factory=list)
-    used: deque[float] = field(default_factory=lambda: deque(maxlen=IDLE_LOOKS))
-
-    @property
-    def cores(self) -> int:
-        """Those that its workers may use."""
-        return self.lease.base + sum(p.cores for p in self.pieces if p.granted and not p.leaving)
-
-    @property
-    def held(self) -> int:
-        return self.lease.base + sum(p.cores for p in self.pieces)
-
-    @property
-    def idle(self) -> float:
-        """Cores that were not used for a while."""
-        return self.cores - max(self.used) if len(self.used) == IDLE_LOOKS else 0.0
 
 
 class RayRuntime:

@@ -62,12 +62,12 @@ class Answer:
         gone = () if wanted is None else [name for name in batch.payloads() if name not in wanted]
         return batch.with_payloads(**dict.fromkeys(gone)) if gone else batch
 
-    def failed(self, step: int, batch: Batch) -> None:
-        """Count a row that failed for good before its stage answered it."""
+    def failed(self, step: int, batch: Batch, first: FirstError | None) -> None:
+        """Count a row that failed for good before its stage answered it; `first`, as `FirstErrors` has it."""
         unit = self.only_unit if self.only_unit is not None else batch.rows.column(UNIT)[0].as_py()
         of = self.operator.steps[step]
         count_failed(self.count(unit, step), batch.rows, of.stage.count_by, of.amounts)
-        self.errors.saw(of.name, batch)
+        self.errors.saw(of.name, batch, first)
 
     def refit(self, step: int, ran_out: int, rows_max: int | None) -> None:
         """A step's size changed: `ran_out` rows were too many, or 0 and it has grown."""
@@ -109,26 +109,22 @@ class FirstErrors:
     """The first row that failed in each stage, to be told once."""
 
     def __init__(self) -> None:
-        # what a stage raised last, until the row that it was about is known
-        self._raised: dict[str, FirstError] = {}
         self._known: set[str] = set()
         self._untold: list[FirstError] = []
 
-    def raised(self, stage: str, error: BaseException) -> None:
-        if stage not in self._known:
-            self._raised[stage] = first_error(stage, error)
+    def first(self, stage: str, error: BaseException) -> FirstError | None:
+        """What an error tells, if none of its stage is known yet."""
+        return None if stage in self._known else first_error(stage, error)
 
-    def saw(self, stage: str, failed: Batch) -> None:
-        """Rows have failed for good."""
+    def saw(self, stage: str, failed: Batch, first: FirstError | None = None) -> None:
+        """Rows have failed for good. `first`: what was raised over them."""
         if stage in self._known or not len(failed):
             return
         self._known.add(stage)
         names = {"id", "error", "traceback"} & set(failed.rows.column_names)
         row = {name: failed.rows.column(name)[0].as_py() for name in names}
-        raised, error = self._raised.pop(stage, None), str(row["error"])
-        if raised is None or not error.startswith(raised.error):
-            raised = FirstError(stage, error[:ERROR_CHARS], str(row.get("traceback") or ""))
-        self._untold.append(replace(raised, record=str(row["id"])))
+        first = first or FirstError(stage, str(row["error"])[:ERROR_CHARS], str(row.get("traceback") or ""))
+        self._untold.append(replace(first, record=str(row["id"])))
 
     def take(self) -> tuple[FirstError, ...]:
         untold, self._untold = tuple(self._untold), []

@@ -271,8 +271,7 @@ class Runner:
             if not call.best_effort:
                 raise
             failed = failed_unit(unit, index, error, traceback.format_exc())
-            answer.errors.raised(step.name, error)
-            answer.failed(0, failed)
+            answer.failed(0, failed, answer.errors.first(step.name, error))
             answer.collect(0, "failed", failed)
 
     def _read_internal(self, call: Call) -> Iterator[None]:

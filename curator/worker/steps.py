@@ -105,7 +105,7 @@ class WorkingStep:
                 raise
             # In words: the error itself holds the frames that it went through, and what they hold.
             error, trace = f"{type(caught).__name__}: {caught}", traceback.format_exc()
-            self.answer.errors.raised(self.name, caught)
+            first = None if retries or len(batch) > 1 else self.answer.errors.first(self.name, caught)
         if short and len(batch) > 1:
             retries = 0
         if retries:
@@ -116,7 +116,7 @@ class WorkingStep:
                 yield from self.answers(half, retries=int(len(half) == 1))
         else:
             failed = batch.with_error(error, trace)
-            self.answer.failed(self.index, failed)
+            self.answer.failed(self.index, failed, first)
             yield "failed", failed
 
     def _call(self, batch: Batch) -> Iterator[tuple[str, Batch]]:
@@ -125,9 +125,8 @@ class WorkingStep:
         bring_for(batch.rows.schema)
         batch = batch.with_columns({ROW: pa.array(np.arange(len(batch), dtype=np.int32))})
         account = Account(self.name, self.stage, batch, self.answer.only_unit, self.adds, self.amounts)
-        buffered: deque[tuple[str, Batch]] | None = deque()
-        ready: list[tuple[str, Batch]] = []  # what leaves is held by nothing here
-        buffered_bytes, check = 0, not self.checked
+        kept: deque[tuple[str, Batch]] = deque()  # what leaves is held by nothing here
+        kept_bytes, check = 0, not self.checked
         began = perf_counter()
         busy = 0.0
         result = self.stage.process(batch)
@@ -142,28 +141,22 @@ class WorkingStep:
                 if check and port not in SIDE_OUTPUTS:
                     self.check_adds(answer)
                 account.saw(port, answer)
-                if buffered is None:
-                    ready.append((port, answer))
-                    del answer
-                    yield ready.pop()
-                else:
-                    buffered.append((port, answer))
-                    buffered_bytes += answer.nbytes if buffered_bytes or len(buffered) > 1 else 0
-                    del answer
+                kept.append((port, answer))
+                if kept_bytes <= BUFFERED_BYTES and (kept_bytes or len(kept) > 1):  # one alone is no matter
+                    kept_bytes += answer.nbytes
+                del answer
+                while kept and kept_bytes > BUFFERED_BYTES:
+                    yield kept.popleft()
             if outputs.absorbed is not None:
                 account.saw(None, outputs.absorbed)
             account.extra(outputs)
             del outputs
-            if buffered and buffered_bytes > BUFFERED_BYTES:
-                while buffered:
-                    yield buffered.popleft()
-                buffered = None
             began = perf_counter()
         busy += perf_counter() - began
         for unit, counts in account.close(busy).items():
             self.answer.count(unit, self.index).add(counts)
-        while buffered:
-            yield buffered.popleft()
+        while kept:
+            yield kept.popleft()
 
     # -- what a stage may answer -----------------------------------------------------------------------------
 
