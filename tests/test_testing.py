@@ -24,6 +24,7 @@ from curator.api.stage import (
     Unit,
     Writer,
     WrittenFile,
+    setting,
     stage,
 )
 from curator.api.tasks import ImageBatch, TextBatch
@@ -551,3 +552,20 @@ def test_a_good_reduction_passes_and_sees_all_of_a_shard_first():
 def test_a_reduction_that_breaks_a_rule_is_told_so(breaks, told):
     with pytest.raises(AssertionError, match=told):
         check_stage(Share(breaks=breaks), some_texts())
+
+
+@dataclass(kw_only=True)
+class Model(Length):
+    """Notes each time that it is set up, as each loads a model."""
+
+    notes: str = setting()
+
+    def setup(self, ctx):
+        with open(self.notes, "a") as file:
+            file.write("x")
+
+
+def test_a_stage_is_set_up_no_more_often_than_its_checks_need(tmp_path):
+    check_stage(Model(notes=str(tmp_path / "notes")), TEXTS)
+    # the whole batch twice, without other columns, backwards, one by one, in halves, and the second half alone
+    assert (tmp_path / "notes").read_text() == "x" * 7

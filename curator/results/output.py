@@ -41,16 +41,10 @@ class RunOutput:
         """The run whose folder this is.
 
         Raises:
-            CuratorError: there is no run there, or one that has written nothing of itself yet.
+            CuratorError: there is no run there, it has written nothing of itself yet, or its numbers are damaged.
         """
         folder = Folder.open(str(path), storage_options)
-        try:
-            stats = stats_of(folder)
-        except (ValueError, KeyError, TypeError) as error:
-            path = folder.path_of(f"{RUN}/stats.json")
-            raise CuratorError(f"{path} is damaged ({error!r}); the command of the run, given again, writes "
-                               "it anew") from error
-        if not stats:
+        if not (stats := stats_of(folder)):
             raise CuratorError(no_run(folder, str(path)))
         return cls(folder, stats)
 

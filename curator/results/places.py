@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from curator.api.errors import InputError
+from curator.api.stage import SIDE_OUTPUTS
 from curator.io.files.compression import without_codec
 from curator.io.files.folder import Folder
 from curator.io.files.listing import CLUSTERS, DATA, RUN, ending
 from curator.run.folder.ledger import FOLDER
 from curator.run.folder.ledger_files import LedgerFiles, Record, is_marked, to_record
 
-Kind = Literal["data", "dropped", "duplicate", "failed", "clusters"]
-KINDS: tuple[Kind, ...] = ("data", "dropped", "duplicate", "failed", "clusters")  # in this order
+KINDS = (DATA, *SIDE_OUTPUTS, CLUSTERS)  # of places, in this order
 FORMATS = {".parquet": "parquet", ".jsonl": "jsonl", ".csv": "csv", ".tsv": "csv", ".tab": "csv",
            ".tar": "webdataset"}
 UNIT = r"part-([0-9a-f]{16})-"  # in the name of a file: the key of its unit
@@ -27,13 +26,14 @@ _Of = tuple[str, str, bool]  # kind, stage, and whether it is evidence
 class Place:
     """Files of one stage: of a sink the data, of another stage what it dropped, found twice or failed on.
 
-    `files`: relative to the run's folder where they lie below it, else paths or URLs. `tables`: those of them
-    that hold a row a record; of a `webdataset` the Parquet files beside the archives, where there are such.
-    `format`: parquet, jsonl, csv, webdataset, or "other" for what is no table. `rows`: as the sink counted
-    them. `evidence`: rows that failed in units which did not end, of a run that stopped early.
+    `kind`: one of `KINDS`. `files`: relative to the run's folder where they lie below it, else paths or URLs.
+    `tables`: those of them that hold a row a record; of a `webdataset` the Parquet files beside the archives,
+    where there are such. `format`: parquet, jsonl, csv, webdataset, or "other" for what is no table. `rows`:
+    as the sink counted them. `evidence`: rows that failed in units which did not end, of a run that stopped
+    early.
     """
 
-    kind: Kind
+    kind: str
     stage: str
     files: tuple[str, ...]
     format: str
@@ -102,7 +102,7 @@ def _files_of(record: Record) -> Iterator[tuple[_Of, str, int]]:
                 yield (DATA, name, False), file.path, file.rows
 
 
-def _place(kind: Kind, stage: str, evidence: bool, files: dict[str, int], folder: Folder) -> Place:
+def _place(kind: str, stage: str, evidence: bool, files: dict[str, int], folder: Folder) -> Place:
     formats = {name: FORMATS.get(without_codec(ending(name)).lower(), "other") for name in sorted(files)}
     archives = {name.removesuffix(".tar") for name, form in formats.items() if form == "webdataset"}
     tables = [name for name, form in formats.items() if form not in ("other", "webdataset")]

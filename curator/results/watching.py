@@ -6,17 +6,16 @@ its numbers anew. No two clocks are compared.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from typing import Any, Literal
 
-from curator.api.errors import CuratorError
+from curator.api.errors import CuratorError, InputError
 from curator.api.format import duration
 from curator.io.files.folder import Folder
 from curator.io.files.listing import RUN
 from curator.results.output import no_run
-from curator.run.folder.lock import Holder, last_holder
+from curator.run.folder.lock import Holder, last_holder, read_stats
 
 SILENT_S = 20.0  # beside three times as long as it usually takes: from then on something is wrong
 
@@ -43,12 +42,15 @@ class Watching:
             raise CuratorError(no_run(self.folder, path))
 
     def look(self) -> State:
-        """Read the numbers anew, and tell how the run is."""
+        """Read the numbers anew, and tell how the run is.
+
+        Raises:
+            CuratorError: they are damaged.
+        """
         self.message = ""
         try:
-            stats = json.loads(self.own.read("stats.json")) if self.own.exists("stats.json") else {}
-            by = last_holder(self.folder)
-        except (CuratorError, ValueError) as error:  # the store does not answer now: it may the next time
+            stats, by = read_stats(self.folder), last_holder(self.folder)
+        except InputError as error:  # the store does not answer now: it may the next time
             self.message = f"its numbers cannot be read: {error}"
             return "silent" if self._quiet_s() > SILENT_S else "running"
         if stats != self.stats:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import time
@@ -11,7 +10,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from curator.api.counts import WRITTEN, Counts
-from curator.api.errors import FirstError
+from curator.api.errors import CuratorError, FirstError
 from curator.api.findings import Finding
 from curator.api.format import listing, plural
 from curator.api.stage import Sink, Source
@@ -32,6 +31,7 @@ from curator.observe.stats import (
     with_parts,
 )
 from curator.pipeline.plan import Operator, Plan, Step
+from curator.run.folder.lock import read_stats
 from curator.run.loop import Loop
 from curator.run.pace import Pace
 
@@ -57,7 +57,7 @@ class Numbers:
         self.reports = {s.name: s.stage.reports for s in steps if s.part_of}
         # asked once: a stage may read them from files
         self.reasons = {s.name: s.stage.reasons() for s in steps}
-        self.errors_before = _errors_in(plan.out.sub("_run"))
+        self.errors_before = _errors_in(plan.out)
         self.best: Allocation | None = None  # the best allocation, when it was asked for last,
         self.operators: Sequence[Operator] = ()  # of these operators,
         self.allocate_at = 0.0  # and when to ask again
@@ -270,10 +270,10 @@ class Numbers:
         return sum(n.node.cpus for n in nodes) or self.cores
 
 
-def _errors_in(folder: Folder) -> dict[str, FirstError]:
+def _errors_in(out: Folder) -> dict[str, FirstError]:
     """What an earlier attempt said went wrong first, by stage."""
     try:
-        stats = json.loads(folder.read("stats.json")) if folder.exists("stats.json") else {}
+        stats = read_stats(out)
         return {error["stage"]: FirstError(**error) for error in stats.get("first_errors", ())}
-    except (ValueError, TypeError, KeyError):  # of another version
+    except (CuratorError, TypeError, KeyError):  # damaged, or of another version
         return {}

@@ -116,16 +116,23 @@ def answers(stage: Stage, batch: Batch, groups: Sequence[np.ndarray] | None = No
     """What became of each row of the batch, given in these groups; in the order of the input, after what a
     `Reduce` made."""
     worker = fresh(stage) if working is None else working
-    found: Answers = {}
     groups = [np.arange(len(batch))] if groups is None else groups
-    for port, made in learn(worker, [batch.take(group) for group in groups]).items():
-        found[port] = sorted(((MADE, record) for record in records(made)), key=lambda row: row[1]["id"])
-    for group in groups:
-        for port, answer in call(worker, marked(batch.take(group))).items():
-            places = group[answer.rows.column(ROW).to_numpy()]
-            found.setdefault(port, []).extend(zip(places.tolist(), records(answer), strict=True))
+    learned = learn(worker, [batch.take(group) for group in groups])
+    called = [(group, call(worker, marked(batch.take(group)))) for group in groups]
     if working is None:
         worker.close()
+    return told(learned, called)
+
+
+def told(learned: Outputs, called: Sequence[tuple[np.ndarray, Outputs]]) -> Answers:
+    """What became of each row, from what `learn` gave and `call` for each group of rows."""
+    found: Answers = {}
+    for port, made in learned.items():
+        found[port] = sorted(((MADE, record) for record in records(made)), key=lambda row: row[1]["id"])
+    for group, answered in called:
+        for port, answer in answered.items():
+            places = group[answer.rows.column(ROW).to_numpy()]
+            found.setdefault(port, []).extend(zip(places.tolist(), records(answer), strict=True))
     return {port: sorted(rows, key=lambda row: row[0]) for port, rows in found.items()}
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import get_args
+from functools import cached_property
+from typing import NamedTuple, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,7 @@ import pyarrow as pa
 from curator.api.batch import UNIT, Batch
 from curator.api.counts import Counts
 from curator.api.findings import Finding, Shown
-from curator.api.stage import Contract, Reduce, Sink, Source, Stage, Stateful
+from curator.api.stage import Contract, Outputs, Reduce, Sink, Source, Stage, Stateful
 from curator.machine.detect import visible_devices
 from curator.testing import run
 from curator.testing.run import IDENTITY, MADE, Answers, fresh, named, raising, short
@@ -41,27 +42,61 @@ def check_stage(stage: Stage, batch: Batch, *, tolerance: float = 0.0, skip: Col
     stage = as_one(stage)
     _check_given(stage, batch)
     with raising(named(stage), "for the batch given to check_stage"):
-        answered = run.answers(stage, batch)
-    working = None if isinstance(stage, (Stateful, Reduce)) else fresh(stage)
+        working = fresh(stage)
+        answered = run.answers(stage, batch, working=working)
     subject = Subject(stage, batch, answered, tolerance, working)
     for name, check in CHECKS.items():
         if name not in skip:
             check(subject)
-    if working is not None:
-        working.close()
+    working.close()
+
+
+class Again(NamedTuple):
+    """The batch before and after a worker was given it; what that learned, and answered."""
+
+    before: Batch
+    given: Batch
+    learned: Outputs
+    answered: Outputs
 
 
 @dataclass
 class Subject:
     """A stage under test, and what it answers to the whole batch, with which every other way to ask is
-    compared. `working`: one that is set up already, for checks that blame no difference; None where a stage
-    learns from what it is asked."""
+    compared. To set up a stage may take long (a model), so checks share workers where that hides nothing.
+
+    `first`: the worker that answered.
+    """
 
     stage: Stage
     batch: Batch
     answers: Answers
     tolerance: float
-    working: Stage | None
+    first: Stage
+
+    @cached_property
+    def learns(self) -> bool:
+        """Whether it learns from what it is asked, so that each way to ask wants a new worker."""
+        return isinstance(self.stage, (Stateful, Reduce))
+
+    @property
+    def working(self) -> Stage | None:
+        """One that is set up already, for checks that blame no difference; None where a stage learns."""
+        return None if self.learns else self.first
+
+    @cached_property
+    def again(self) -> Again:
+        """A new worker is given the batch too."""
+        given = run.marked(copy.deepcopy(self.batch))
+        before, worker = copy.deepcopy(given), fresh(self.stage)
+        found = Again(before, given, run.learn(worker, [given]), run.call(worker, given))
+        worker.close()
+        return found
+
+    @cached_property
+    def halves(self) -> Answers:
+        """What a new worker answers to one half of the batch after the other."""
+        return run.answers(self.stage, self.batch, np.array_split(np.arange(len(self.batch)), 2))
 
     @property
     def who(self) -> str:
@@ -126,9 +161,7 @@ def _check_contract(subject: Subject) -> None:
     """Columns and payloads after the stage are those that it says, with the types that it says."""
     stage, batch = subject.stage, subject.batch
     expected = stage.columns_after(_columns(batch))
-    working = fresh(stage)
-    answered = {**run.learn(working, [batch]), **run.call(working, run.marked(batch))}
-    working.close()
+    answered = {**subject.again.learned, **subject.again.answered}
     for port in (p for p in stage.ports if p in answered):
         who, actual = f"{subject.who}, port {port!r}", _columns(answered[port])
         missing, extra = sorted(expected.keys() - actual.keys()), sorted(actual.keys() - expected.keys())
@@ -197,34 +230,31 @@ def _check_alone(subject: Subject) -> None:
     subject.answer(subject.batch.slice(0, 1), "for a single record, when there is no other")
 
 
-def _check_groups(subject: Subject, groups: Sequence[np.ndarray], when: str, remedy: str) -> None:
-    """The rows are answered the same in other groups."""
-    subject.expect(subject.answers, run.answers(subject.stage, subject.batch, groups), when, remedy)
-
-
 def _check_order(subject: Subject) -> None:
     """A row is answered the same wherever it stands."""
     if not isinstance(subject.stage, Stateful):
-        _check_groups(subject, [np.arange(len(subject.batch))[::-1]], "when rows come in another order",
-                      "Let each row's answer rest on that row alone; what must see several is a Stateful "
-                      "stage")
+        backwards = [np.arange(len(subject.batch))[::-1]]
+        subject.expect(subject.answers, run.answers(subject.stage, subject.batch, backwards),
+                       "when rows come in another order",
+                       "Let each row's answer rest on that row alone; what must see several is a Stateful "
+                       "stage")
 
 
 def _check_batch_size(subject: Subject) -> None:
     """A row is answered the same whatever comes with it."""
-    rows = np.arange(len(subject.batch))
-    for parts, words in ((len(rows), "one by one"), (2, "in two halves")):
-        _check_groups(subject, np.array_split(rows, parts), f"when rows come {words}",
-                      "Let each row's answer rest on that row alone, and keep no state between calls")
+    singly = np.array_split(np.arange(len(subject.batch)), len(subject.batch))
+    for answers, words in ((run.answers(subject.stage, subject.batch, singly), "one by one"),
+                           (subject.halves, "in two halves")):
+        subject.expect(subject.answers, answers, f"when rows come {words}",
+                       "Let each row's answer rest on that row alone, and keep no state between calls")
 
 
 def _check_resume(subject: Subject) -> None:
     """A worker that begins in the middle answers as the one before it would have."""
-    if isinstance(subject.stage, (Stateful, Reduce)):
+    if subject.learns:
         return  # see `snapshot` and `shards`
-    first, second = np.array_split(np.arange(len(subject.batch)), 2)
-    went_on = run.answers(subject.stage, subject.batch, [first, second])
-    expected = {port: rest for port, rows in went_on.items()
+    _, second = np.array_split(np.arange(len(subject.batch)), 2)
+    expected = {port: rest for port, rows in subject.halves.items()
                 if (rest := [row for row in rows if row[0] >= second[0]])}
     subject.expect(expected, run.answers(subject.stage, subject.batch, [second]),
                    "when a new worker goes on in the middle",
@@ -233,8 +263,10 @@ def _check_resume(subject: Subject) -> None:
 
 def _check_determinism(subject: Subject) -> None:
     """The same batch is answered the same."""
-    _check_groups(subject, [np.arange(len(subject.batch))], "the second time",
-                  "A resumed run must decide as before: take randomness from a parameter `seed` and the id")
+    again = subject.again
+    rows = np.arange(len(subject.batch))
+    subject.expect(subject.answers, run.told(again.learned, [(rows, again.answered)]), "the second time",
+                   "A resumed run must decide as before: take randomness from a parameter `seed` and the id")
 
 
 def _check_gpu(subject: Subject) -> None:
@@ -250,14 +282,9 @@ def _check_gpu(subject: Subject) -> None:
 
 def _check_input(subject: Subject) -> None:
     """The batch that was given is as it was."""
-    given = run.marked(copy.deepcopy(subject.batch))
-    before = copy.deepcopy(given)
-    working = fresh(subject.stage)
-    run.learn(working, [given])
-    run.call(working, given)
-    working.close()
-    assert run.equal(before, given), (f"{subject.who} changes the batch that it is given, which other stages "
-                                      "share: copy an array before writing into it")
+    assert run.equal(subject.again.before, subject.again.given), (
+        f"{subject.who} changes the batch that it is given, which other stages share: copy an array before "
+        "writing into it")
 
 
 def _check_snapshot(subject: Subject) -> None:

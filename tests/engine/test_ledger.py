@@ -73,10 +73,11 @@ def crash_at(monkeypatch_to, number):
             now = 2 * next(seen)
             if now == number:
                 os._exit(9)
-            answer = change(*args, **kwargs)
-            if now + 1 == number:
-                os._exit(9)
-            return answer
+            try:
+                return change(*args, **kwargs)
+            finally:  # also behind one that found nothing to change
+                if now + 1 == number:
+                    os._exit(9)
 
         return changed
 

@@ -94,10 +94,11 @@ def test_a_folder_without_a_run_and_one_that_has_no_numbers_yet(tmp_path):
     folder = Folder.open(str(tmp_path)).sub("_run")
     folder.write("manifest.json", b"{}")
     assert Watching(str(tmp_path)).look() == "starting"
-    folder.write("stats.json", b'{"name": ')  # half of it
-    watching = Watching(str(tmp_path))
-    assert watching.look() == "running"
-    assert "cannot be read" in watching.message
+    for damaged in (b'{"name": ', b"[1]", b'{"name": "x"}', b'{"status": "running"}'):  # it is written whole: waiting mends nothing
+        folder.write("stats.json", damaged)
+        watching = Watching(str(tmp_path))
+        with pytest.raises(CuratorError, match=r"stats\.json is damaged .*given again, writes it anew"):
+            watching.look()
 
 
 def test_a_real_run_is_watched_until_it_ends(tmp_path, monkeypatch):

@@ -150,15 +150,32 @@ def last_holder(out: Folder) -> Holder | None:
     return newest(folder.sub("lease"))[1]
 
 
+def read_stats(out: Folder) -> dict[str, Any]:
+    """What `stats.json` says as it was written; {} where there is none.
+
+    Raises:
+        CuratorError: it is damaged.
+    """
+    own = out.sub("_run")
+    try:
+        if not own.exists("stats.json"):
+            return {}
+        stats = json.loads(own.read("stats.json"))
+        stats["alive" if stats["status"] == "running" else "stages"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CuratorError(f"{own.path_of('stats.json')} is damaged ({error!r}); the command of the run, "
+                           "given again, writes it anew") from error
+    return stats
+
+
 def stats_of(out: Folder) -> dict[str, Any]:
     """What `stats.json` says, with what has become of the run since it was written: one that is running may
     have been killed. {} where there is none.
 
     Raises:
-        ValueError, KeyError, TypeError: it is damaged.
+        CuratorError: it is damaged.
     """
-    own = out.sub("_run")
-    stats = json.loads(own.read("stats.json")) if own.exists("stats.json") else {}
+    stats = read_stats(out)
     if not stats or stats["status"] != "running":
         return stats
     alive = stats["alive"]
