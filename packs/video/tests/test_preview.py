@@ -50,10 +50,12 @@ def test_an_animation_shows_the_same_pictures_for_ever():
     assert milliseconds == (500,) * 12
 
 
-def test_pictures_stay_as_long_as_until_the_next():
-    given = {"frames": SHADES[:3], "timestamps": np.array([7.0, 7.2, 9.0])}
+def test_an_animation_has_pictures_a_second_apart():
+    given = {"frames": SHADES[::4], "timestamps": np.array([7.0, 7.5, 8.0, 8.9, 9.0, 10.2])}
     picture = opened(run_stage(Preview(kinds=["preview"]), clips(given))["out"].column("preview")[0])
-    assert [each for _, each in shown(picture)] == [200, 500, 350]
+    levels, milliseconds = zip(*shown(picture), strict=True)
+    assert levels == pytest.approx([10, 90, 170, 210], abs=4)
+    assert milliseconds == (500,) * 4
 
 
 @pytest.mark.parametrize(("count", "size"), [(1, (160, 90)), (3, (484, 90)), (5, (646, 182))])
@@ -61,7 +63,7 @@ def test_few_pictures_make_a_small_sheet(count, size):
     given = {"frames": SHADES[:count], "timestamps": np.arange(count) / 2}
     out = run_stage(Preview(), clips(given))["out"]
     assert opened(out.column("sheet")[0]).size == size
-    assert opened(out.column("preview")[0]).n_frames == count
+    assert opened(out.column("preview")[0]).n_frames == -(-count // 2)
 
 
 def test_sizes():

@@ -9,8 +9,9 @@ import cv2
 import numpy as np
 import pytest
 from curator_dedup import DedupNear
-from curator_video.copies.frame_hashes import bits_apart, clip_hashes, phash, spaced
+from curator_video.copies.frame_hashes import bits_apart, clip_hashes, phash
 from curator_video.copies.hash import Hash
+from curator_video.measures.views import spaced
 from curator_video.read.film import Film
 from hypothesis import given
 from hypothesis import strategies as st

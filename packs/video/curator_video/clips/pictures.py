@@ -11,10 +11,12 @@ import av
 import cv2
 import numpy as np
 
+from curator_video.measures.views import spaced
+
 GAP = 2            # pixels between the pictures of a sheet
 PAPER = 255
-LONGEST_S = 0.5    # that a picture of an animation is shown
-SHORTEST_S = 0.04
+APART_S = 1.0      # from one picture of an animation to the next, at least, as NVIDIA's previews have it
+SHOWN_MS = 500     # of each picture of an animation
 LETTERS = 0.35     # of OpenCV's Hershey font: digits of 8 pixels
 
 
@@ -40,23 +42,20 @@ def sheet(pictures: Sequence[np.ndarray], times: Sequence[float], columns: int, 
 
 
 def animation(pictures: Sequence[np.ndarray], times: Sequence[float], quality: int) -> bytes:
-    """A WebP file that shows pictures of one size one after the other, for ever."""
-    steps = np.clip(np.diff(times), SHORTEST_S, LONGEST_S)
-    last = np.median(steps) if len(steps) else LONGEST_S
-    starts = np.round(1000 * np.cumsum([0, *steps, last])).astype(int)
+    """A WebP file that shows those of some pictures of one size that are a second apart, one after the other, for ever."""
     file = io.BytesIO()
     with av.open(file, "w", format="webp", options={"loop": "0"}) as out:
         stream: Any = out.add_stream("libwebp", rate=Fraction(1000))  # smaller, better and sooner than libwebp_anim
         stream.height, stream.width = pictures[0].shape[:2]
         stream.pix_fmt = "yuv420p"
-        stream.options = {"quality": str(quality), "compression_level": "1"}
+        stream.options = {"quality": str(quality), "compression_level": "0"}
         stream.codec_context.time_base = Fraction(1, 1000)
         stream.codec_context.thread_count = 1
-        for picture, start, end in zip(pictures, starts[:-1], starts[1:], strict=True):
-            frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), "rgb24")
-            frame.pts, frame.duration, frame.time_base = int(start), int(end - start), Fraction(1, 1000)
+        for number, chosen in enumerate(spaced(np.asarray(times), APART_S)):
+            frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(pictures[chosen]), "rgb24")
+            frame.pts, frame.duration, frame.time_base = number * SHOWN_MS, SHOWN_MS, Fraction(1, 1000)
             for packet in stream.encode(frame):
-                packet.duration = int(end - start)
+                packet.duration = SHOWN_MS
                 out.mux(packet)
     return file.getvalue()
 

@@ -20,8 +20,8 @@ class Preview(Stage):
     """Make a contact sheet of each clip, and a small animation, to look at beside its row.
 
     Adds the columns that `kinds` names. `sheet` (binary, a JPEG file): pictures of the clip in rows, evenly spread over it, each
-    with its second in the source. `preview` (binary, a WebP file that moves): the same pictures one after the other, each shown as
-    long as until the next, but half a second at most, over and over. Both null where there are no frames.
+    with its second in the source. `preview` (binary, a WebP file that moves): those of them that are a second and more apart, one after the
+    other, each for half a second, over and over. Both null where there are no frames.
 
     `pictures`: how many at most. `columns`: in a row of the sheet. `size`: pixels of the longer side of a picture, at most; small
     ones are not enlarged. `quality`: 1 to 100, of both.
@@ -35,7 +35,7 @@ class Preview(Stage):
     size: int = 160
     quality: int = 60
 
-    version = 2
+    version = 3
 
     def __post_init__(self) -> None:
         unknown = [kind for kind in self.kinds if kind not in KINDS]

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 
 from curator_video.measures.bars import find_bars
-from curator_video.read.sampling import EPSILON_S
+from curator_video.measures.views import spaced
 
 SIDE, COUNT = 32, 8       # pixels a side that are transformed, frequencies a side that are compared
 BLACK = 24                # levels of 255 that a bar has at most
@@ -37,16 +37,6 @@ def clip_hashes(frames: np.ndarray, times: np.ndarray, every_s: float, collapse:
     if len(kept) <= most:
         return kept
     return [kept[k] for k in np.round((np.arange(most) + 0.5) * len(kept) / most - 0.5).astype(int)]
-
-
-def spaced(times: np.ndarray, every_s: float) -> np.ndarray:
-    """The numbers of frames that are `every_s` seconds and more after the one before that is taken, the first among them."""
-    chosen, due = [], -np.inf
-    for k, time in enumerate(times):
-        if time >= due - EPSILON_S:
-            chosen.append(k)
-            due = time + every_s
-    return np.array(chosen, int)
 
 
 def phash(grey: np.ndarray) -> bytes | None:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import cv2
 import numpy as np
 
+from curator_video.measures.views import spaced
+
 STILL = 12             # levels that a pixel that stands still varies by at most
 EDGE = 24.0            # levels a pixel: letters and marks have sharp edges
 WINDOW = 3             # pictures that a text stands for at least
@@ -32,7 +34,7 @@ def overlays(grey: Callable[[int], np.ndarray], times: np.ndarray) -> list[Found
     `grey(k)`: picture k, uint8 [height, width], for which `times` has its seconds. They are looked for in the clip as a whole, and in
     windows of a second, in two of which they must be found.
     """
-    chosen = _apart(times)
+    chosen = spaced(times, SPACED_S)
     if len(chosen) < WINDOW:
         return None
     starts = _starts(len(chosen))
@@ -66,16 +68,6 @@ def _starts(count: int) -> np.ndarray:
         return np.arange(last + 1)
     first = np.linspace(0, last - 1, MOST_WINDOWS // 2).round().astype(int)
     return np.unique(np.concatenate([first, first + 1]))
-
-
-def _apart(times: np.ndarray) -> np.ndarray:
-    """The numbers of pictures that are half a second apart and more."""
-    chosen, due = [], -np.inf
-    for k, time in enumerate(times):
-        if time >= due - 1e-6:
-            chosen.append(k)
-            due = time + SPACED_S
-    return np.array(chosen, int)
 
 
 class Still:

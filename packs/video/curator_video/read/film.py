@@ -323,13 +323,13 @@ class Film:
         """Pictures with their pts as the decoder gives them out. After a jump nothing before a keyframe is decoded."""
         silent = 0
         for packet in self.demuxed([self.stream]):
-            flush = packet.size == 0 and packet.dts is None
-            if jumped and not flush:
+            if jumped and (packet.size or packet.dts is not None):  # else it flushes the decoder
                 if not packet.is_keyframe:
                     continue
                 jumped = False
             found = self._tried(packet)
-            yield from ((frame.pts, frame) for frame in found)
+            for frame in found:
+                yield frame.pts, frame
             silent = 0 if found else silent + 1
             if silent > _STILL:
                 return
@@ -363,7 +363,8 @@ class Film:
         except (FFmpegError, ValueError):
             self.corrupt += 1
             return []
-        self.corrupt += sum(frame.is_corrupt for frame in frames)
+        for frame in frames:
+            self.corrupt += frame.is_corrupt
         return frames
 
 

@@ -47,42 +47,50 @@ class Pixels:
 
     def thumb(self, frame: Any) -> np.ndarray:
         """uint8 36 x 64."""
-        planes = self._planes(frame)
-        return self._luma(frame, planes[0]) if planes else self._turned(self._by_scaler(frame)[0])
+        at_once = self._at_once(frame)
+        planes = at_once or planes_of(frame, 1)
+        return self._luma(frame, planes[0], bool(at_once)) if planes else self._turned(self._by_scaler(frame)[0])
 
     def small(self, frame: Any) -> tuple[np.ndarray, np.ndarray]:
         """A thumbnail, uint8 36 x 64, and U and V, 2 x 18 x 32."""
-        planes = self._planes(frame)
+        at_once = self._at_once(frame)
+        planes = at_once or planes_of(frame, 3) or planes_of(frame, 1)
+        smaller = planes[1:]
         if len(planes) < 3:
             luma, *others = self._by_scaler(frame)
-            thumb = self._luma(frame, planes[0]) if planes else self._turned(luma)
+            thumb = self._luma(frame, planes[0], False) if planes else self._turned(luma)
             smaller = [cv2.resize(one, self._target(CHROMA), interpolation=cv2.INTER_AREA) for one in others]
         else:
-            shift, full = _DEEP.get(frame.format.name, 0), _is_full(frame)
-            smaller = [_shrunk(one, self._target(CHROMA), shift) for one in planes[1:]]
-            smaller = [_NARROW_CHROMA[one] for one in smaller] if full else smaller
-            thumb = self._luma(frame, planes[0])
+            if not at_once:
+                shift, full = _DEEP.get(frame.format.name, 0), _is_full(frame)
+                smaller = [_shrunk(one, self._target(CHROMA), shift) for one in smaller]
+                smaller = [_NARROW_CHROMA[one] for one in smaller] if full else smaller
+            thumb = self._luma(frame, planes[0], bool(at_once))
         made = np.empty((2, CHROMA[1], CHROMA[0]), np.uint8)
         for one, plane in zip(made, smaller, strict=True):
             one[:] = self._turned(plane)
         return thumb, made
 
-    def _planes(self, frame: Any) -> list[np.ndarray]:
-        """Luma and chroma, or luma alone, or none: those of most pictures that are not large as small as they are wanted, which
-        libswscale makes in one pass and exactly. Not of what is marked as interlaced, which it makes small one field after the other,
-        nor of what is smaller, where it repeats points."""
+    def _at_once(self, frame: Any) -> list[np.ndarray]:
+        """Luma and chroma of most pictures that are not large, as small as they are wanted, which libswscale makes in one pass and
+        exactly; else none. Not of what is marked as interlaced, which it makes small one field after the other, nor of what is
+        smaller, where it repeats points."""
         width, height = self._target(THUMB)
-        plain = frame.format.name == "yuv420p" and not _is_full(frame) and not frame.interlaced_frame
-        if plain and width <= frame.width and height <= frame.height < _ROWS * THUMB[1]:
-            frame = _scaled(self._small, frame, width, height, "yuv420p", interpolation=Interpolation.AREA)
-        return planes_of(frame, 3) or planes_of(frame, 1)
+        if not height <= frame.height < _ROWS * THUMB[1] or frame.width < width or frame.format.name != "yuv420p" \
+                or frame.color_range == _FULL or frame.interlaced_frame:
+            return []
+        return _views(_scaled(self._small, frame, width, height, "yuv420p", interpolation=Interpolation.AREA), 3, np.dtype(np.uint8))
 
-    def _luma(self, frame: Any, plane: np.ndarray) -> np.ndarray:
-        small = _shrunk(plane, self._target(THUMB), _DEEP.get(frame.format.name, 0))
-        if _is_full(frame):
-            small = _NARROW[small]
+    def _luma(self, frame: Any, plane: np.ndarray, small: bool) -> np.ndarray:
+        """A thumbnail of a plane; `small`: it is as small as that."""
+        if small:
+            made = plane.copy()  # it is that of a frame
+        else:
+            made = _shrunk(plane, self._target(THUMB), _DEEP.get(frame.format.name, 0))
+            if _is_full(frame):
+                made = _NARROW[made]
         kind = HDR.get(int(frame.color_trc))
-        return self._turned(luma_of(kind)[small] if kind else small)
+        return self._turned(luma_of(kind)[made] if kind else made)
 
     def _target(self, size: tuple[int, int]) -> tuple[int, int]:
         return size if self._turns % 2 == 0 else size[::-1]
@@ -128,10 +136,13 @@ def planes_of(frame: Any, count: int) -> list[np.ndarray]:
     name = frame.format.name
     if name not in _PLANAR and name not in _DEEP and name != "gray":
         return []
+    return _views(frame, count, np.dtype("<u2") if name in _DEEP else np.dtype(np.uint8))
+
+
+def _views(frame: Any, count: int, kind: np.dtype) -> list[np.ndarray]:
     planes = frame.planes[:count]
     if len(planes) < count or planes[0].line_size <= 0:
         return []
-    kind = np.dtype("<u2") if name in _DEEP else np.dtype(np.uint8)
     return [np.frombuffer(one, kind, one.height * one.line_size // kind.itemsize).reshape(one.height, -1)[:, :one.width]
             for one in planes]
 

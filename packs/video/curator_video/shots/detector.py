@@ -119,13 +119,12 @@ class Detector:
         first = self._thumbs is None
         before = thumbs[:1] if self._thumbs is None else self._thumbs[-1:]
         small = np.ascontiguousarray(np.concatenate([before, thumbs])[(slice(None), *self._bars.inside())])
-        levels = changes(small)
+        row, levels = Row(small), changes(small)
+        far = row.distances()
         if chroma is not None:
             colours = np.concatenate([chroma[:1] if self._chroma is None else self._chroma, chroma])
             levels = 0.5 * (levels + 2 * changes(colours))  # of U and of V
             self._chroma = chroma[-1:]
-        row = Row(small)
-        far = row.distances()
         if first:
             far[0] = levels[0] = np.nan  # the first is compared to nothing
         self._thumbs = thumbs if self._thumbs is None else np.concatenate([self._thumbs, thumbs])
@@ -153,9 +152,10 @@ class Detector:
         blank = self._std < BLANK
         until = self._time[-1] if not last or self.found.end is None else self.found.end
         lasts = np.diff(self._time, append=until)
-        counted = (self._time >= self._counted[0]) & (self._time < self._counted[1])
-        for name, which in (("blank_s", blank & counted), ("counted_s", counted)):
-            setattr(self.found, name, getattr(self.found, name) + float(lasts[self._next:stop][which[self._next:stop]].sum()))
+        new = slice(self._next, stop)
+        counted = lasts[new] * ((self._time[new] >= self._counted[0]) & (self._time[new] < self._counted[1]))
+        self.found.blank_s += float(counted @ blank[new])
+        self.found.counted_s += float(counted.sum())
         for at in self._striking(blank, stop):
             if blank[at]:
                 if self._run is None:
@@ -271,12 +271,15 @@ class Detector:
     def _dissolves(self, start: int, stop: int, blank: np.ndarray) -> None:
         variance = self._std**2
         first, last = max(start, 1), min(stop, len(variance) - 1)
-        padded = np.full(len(variance) + 10, np.inf)
-        padded[5:-5] = variance
-        lowest = np.min([padded[first + k:last + k] for k in range(11)], axis=0)
-        for at in (np.flatnonzero((variance[first:last] <= lowest) & ~blank[first:last]) + first).tolist():
+        lowest = np.full(len(variance) + 10, np.inf)
+        lowest[5:-5] = variance
+        for more in (1, 2, 4, 3):  # of eleven pictures
+            lowest = np.minimum(lowest[:-more], lowest[more:])
+        for at in (np.flatnonzero((variance[first:last] <= lowest[first:last]) & ~blank[first:last]) + first).tolist():
             low = int(np.searchsorted(self._time, self._time[at] - self._window_s))
             high = int(np.searchsorted(self._time, self._time[at] + self._window_s, side="right"))
+            if variance[at] > MIXED * variance[low:high].max():  # neither of the rules below can hold, whatever lies between
+                continue
             seen = np.minimum(self._std[low:high - 1], self._std[low + 1:high]) > _SEEN
             walls = np.flatnonzero((self._far[low + 1:high] > _CUT) & seen | blank[low + 1:high]) + low + 1
             low = max([low, *walls[walls <= at].tolist()])

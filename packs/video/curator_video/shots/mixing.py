@@ -11,13 +11,13 @@ _SMOOTH = 0.5  # of the last that comes from one picture to the next leaves: a w
 
 
 def dissolve(pictures: np.ndarray, times: np.ndarray, at: int, *, ratio: float, floor: float) -> tuple[float, float, float] | None:
-    """Whether the picture `at` mixes the first and the last of `pictures`, float32 [N, H, W].
+    """Whether the picture `at` mixes the first and the last of `pictures`, whole levels as float32 [N, H, W].
 
     Returns the time of the first mixed picture, of the first that is not any more, and how far the weakest of the rules is
     kept (1: just), or None where one is kept to less than `floor`. `ratio`: variance of the picture in the middle through the
     mean of both ends': two shots that have nothing in common, half and half, give one half.
     """
-    apart = distance(pictures[0], pictures[-1])
+    apart = distance(*pictures[[0, -1]].astype(np.uint8))
     if ratio <= 0 or min(MIXED / ratio, apart / _APART) < floor:
         return None
     parts = _parts(pictures)
