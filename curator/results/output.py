@@ -41,7 +41,7 @@ class RunOutput:
         """The run whose folder this is.
 
         Raises:
-            CuratorError: there is no run there, it has written nothing of itself yet, or its numbers are damaged.
+            CuratorError: there is no run there, none that has written of itself yet, or it is damaged.
         """
         folder = Folder.open(str(path), storage_options)
         if not (stats := stats_of(folder)):
