@@ -193,7 +193,7 @@ def test_no_error_is_swallowed():
 # Physical lines a room, a ratchet: a number falls with the code, and rises only with a feature that needs it. "." are the files
 # beside the rooms.
 LINES = {
-    "api": 2143,
+    "api": 2142,
     "machine": 451,
     "io": 5872,
     "io/tables": 2097,
@@ -205,7 +205,7 @@ LINES = {
     "stages": 2472,
     "engine": 3940,
     "recipe": 1654,
-    "worker": 2281,
+    "worker": 2282,
     "observe": 2919,
     "testing": 1292,
     "runtime": 1348,

@@ -146,11 +146,10 @@ class Batch:
         if len(counts) != len(self):
             raise ValueError(f"{len(counts)} counts for {len(self)} rows")
         ids = self.rows.column("id").to_pylist()
-        indices = np.repeat(np.arange(len(self)), np.asarray(counts, dtype=np.int64))
         children = [f"{record}#{k}" for record, count in zip(ids, counts, strict=True) for k in range(count)]
-        parents = [ids[i] for i in indices]
-        return self.take(indices).with_columns({"id": pa.array(children, pa.string()),
-                                                "parent": pa.array(parents, pa.string())})
+        made = self.take(np.repeat(np.arange(len(self)), np.asarray(counts, dtype=np.int64)))
+        return made.with_columns({"id": pa.array(children, pa.string()),
+                                  "parent": made.rows.column("id").cast(pa.string())})
 
     def with_columns(self, columns: Mapping[str, Any]) -> Self:
         """With these columns added or replaced; values are anything `pyarrow.array` takes, one a row."""

@@ -22,8 +22,10 @@ class Answer:
     """The answer of one worker to one call after the other. `put` moves a batch out of the process.
 
     `nbytes`: about what the rows are that have not left yet. `only_unit`: the unit of all rows of this call,
-    if it is one.
+    if it is one. `summarises`: columns that steps add are summarised in their counts.
     """
+
+    summarises = True
 
     def __init__(self, operator: Operator, put: Callable[[Batch], Any]) -> None:
         self.operator, self.put = operator, put

@@ -52,15 +52,16 @@ class Runner:
 
     `put` and `get` move batches out of and into this process. `sidecars`: where stateful stages keep what
     units taught them. `progress` is called before each `process`, `at` with the number of the step that
-    begins. `lockstep`: other ranks make the same calls, so none is tried again here.
+    begins. `lockstep`: other ranks make the same calls, so none is tried again here. `answer`: what takes in
+    what the steps send on, if it is not to leave by `put`.
     """
 
     def __init__(self, operator: Operator, put: Callable[[Batch], Any], get: Callable[[Any], Batch],
                  sidecars: Folder,
                  progress: Callable[[], None] = lambda: None, at: Callable[[int], None] = lambda step: None,
-                 lockstep: bool = False) -> None:
+                 lockstep: bool = False, answer: Answer | None = None) -> None:
         self.operator, self.get, self.sidecars, self.progress, self.at = operator, get, sidecars, progress, at
-        self.answer = Answer(operator, put)
+        self.answer = answer or Answer(operator, put)
         self.steps = [WorkingStep(i, step, self.answer, self._begins, lockstep)
                       for i, step in enumerate(operator.steps)]
         # a source, a stateful stage, a reduction: what is one of these stands alone or first

@@ -68,9 +68,6 @@ class WorkingStep:
             yield batch if stop - at == rows else batch.slice(at, stop)
             at = stop
 
-    def _refit(self, ran_out: int) -> None:
-        self.answer.refit(self.index, ran_out, self.fitting.rows_max)
-
     # -- a call ----------------------------------------------------------------------------------------------
 
     def answers(self, batch: Batch, retries: int = 1) -> Iterator[tuple[str, Batch]]:
@@ -91,7 +88,7 @@ class WorkingStep:
             # not in a loop, which would hold an answer while others work on it
             yield from map(leaves, self._call(batch))
             if self.fitting.went_well(len(batch)):
-                self._refit(0)
+                self.answer.refit(self.index, 0, self.fitting.rows_max)
             return
         except StageError:
             raise
@@ -99,7 +96,7 @@ class WorkingStep:
             short = not self.lockstep and is_out_of_memory(caught)
             if short:
                 self.fitting.ran_out(len(batch))
-                self._refit(len(batch))
+                self.answer.refit(self.index, len(batch), self.fitting.rows_max)
             full = isinstance(caught, OSError) and caught.errno in FULL
             if sent or self.lockstep or full or device_lost():
                 raise
@@ -124,7 +121,8 @@ class WorkingStep:
         self.begins(self.index)
         bring_for(batch.rows.schema)
         batch = batch.with_columns({ROW: pa.array(np.arange(len(batch), dtype=np.int32))})
-        account = Account(self.name, self.stage, batch, self.answer.only_unit, self.adds, self.amounts)
+        summarised = self.adds if self.answer.summarises else ()
+        account = Account(self.name, self.stage, batch, self.answer.only_unit, summarised, self.amounts)
         kept: deque[tuple[str, Batch]] = deque()  # what leaves is held by nothing here
         kept_bytes, check = 0, not self.checked
         began = perf_counter()

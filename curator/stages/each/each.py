@@ -211,8 +211,12 @@ class Each(Stage):
         none = frozenset[str]()  # no payload leaves
         operator = Operator(0, "map", steps, ("out",) * last, dict.fromkeys(ends, (Target(0),)),
                             dict.fromkeys(ends, none))
-        self._runner = Runner(operator, put=_as_it_is, get=_as_it_is, sidecars=Folder(""),  # no step has any
-                              progress=ctx.progress)
+        self._found = Found(operator, self._names, self._gathered)
+        self._runner = Runner(operator, self._found.put, lambda batch: batch, Folder(""), ctx.progress,
+                              answer=self._found)
+        only = self._runner.steps[-1]
+        if last == 1 and None not in only.adds.values():  # no later step wants items while they are in the
+            only.most_bytes = only.stage.batch_bytes  # cache, and no payload is made: fewer and larger calls
         self._known: tuple[dict, dict] = {}, {}
         self._runner.setup(ctx, once=lambda name, do: None)  # by `setup_node`
 
@@ -226,19 +230,16 @@ class Each(Stage):
             UNIT: pa.array(np.zeros(len(batch), np.int32)),
             RECORD: pa.array(np.arange(len(batch), dtype=np.int32))})
         inside = inside.with_payloads(**{name: None for name in batch.payloads() if name not in held})
-        found = Found(self._names, self._gathered, len(batch))
+        found = self._found.of(len(batch))
         rows = Slice(Ref(inside, len(batch), 0), 0, 0, 0, len(batch))
-        for part in self._runner.run(Call(0, 0, "process", (rows,), ((0, 0),))):
-            if isinstance(part, Failed):
-                raise StageError(self.name, part.error) if part.fatal else RuntimeError(part.error)
-            for counted in part.counts.values():
-                found.count(counted)
-            for output in part.outputs:
-                found.take(output)
-        errors, traces = found.errors(self.max_failed_items)
+        (done,) = self._runner.run(Call(0, 0, "process", (rows,), ((0, 0),)))
+        if isinstance(done, Failed):
+            raise StageError(self.name, done.error) if done.fatal else RuntimeError(done.error)
+        errors, traces = found.failures(self.max_failed_items)
         answered = batch.with_columns(found.columns(self._types(batch)))
         bad = {at: error for at, error in enumerate(errors) if error is not None}
-        outputs = Outputs(out=answered.filter([error is None for error in errors]), inner=found.counts)
+        outputs = Outputs(out=answered.filter([error is None for error in errors]),
+                          inner=found.inner(done.counts))
         if bad:
             outputs["failed"] = batch.take(list(bad)).with_error(list(bad.values())).with_columns(
                 {"traceback": pa.array([traces[at] for at in bad], pa.string())})
@@ -260,10 +261,6 @@ class _Given(Source):
 
     def columns(self) -> dict[str, pa.DataType | None]:
         return self.given
-
-
-def _as_it_is(batch: Batch) -> Batch:
-    return batch
 
 
 def _most(reasons: Mapping[str, int]) -> str:
