@@ -10,6 +10,7 @@ from curator.api.format import plural, shorten
 from curator.api.stage import FunctionStage, Sink, Source, Stage
 from curator.pipeline.graph import Graph, Node
 from curator.recipe.dump import plain
+from curator.recipe.parameters import usual
 
 SAID_MAX = 70  # characters of a stage's parameters in the tree,
 DRAWN_MAX = 34  # and in the graph
@@ -52,15 +53,10 @@ def said(stage: Stage, most: int) -> str:
         given = dict(stage.arguments)
     elif dataclasses.is_dataclass(stage):
         given = {f.name: value for f in dataclasses.fields(stage) if f.init
-                 and repr(value := getattr(stage, f.name)) != repr(_default(f))}
+                 and repr(value := getattr(stage, f.name)) != repr(usual(f))}
     else:
         given = {}
     return shorten(", ".join(f"{name}={plain(value, name)}" for name, value in given.items()), most)
-
-
-def _default(field: dataclasses.Field) -> object:
-    factory = field.default_factory
-    return field.default if factory is dataclasses.MISSING else factory()
 
 
 def svg(pipeline: Graph) -> str:

@@ -58,7 +58,7 @@ def parameters(factory: Factory | type) -> list[Parameter]:
     if not dataclasses.is_dataclass(factory):
         return []
     hints = _hints(factory)
-    return [Parameter(f.name, hints.get(f.name, Any), _default(f)) for f in dataclasses.fields(factory)
+    return [Parameter(f.name, hints.get(f.name, Any), usual(f)) for f in dataclasses.fields(factory)
             if f.init]
 
 
@@ -109,7 +109,8 @@ def _arguments(factory: FunctionStage) -> list[Parameter]:
             for p in given if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
 
 
-def _default(field: dataclasses.Field) -> Any:
+def usual(field: dataclasses.Field) -> Any:
+    """Its default, REQUIRED where there is none."""
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
     return REQUIRED if field.default is dataclasses.MISSING else field.default

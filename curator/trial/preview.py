@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curator.api.batch import Batch
+from curator.api.batch import Batch, concat_tables
 from curator.api.errors import CuratorError, FirstError
 from curator.api.stage import SIDE_OUTPUTS, Context, Reduce, Source, Unit
 from curator.engine.protocol import Call, Done, Emitted, Failed, Ref, Slice, UnitInfo
@@ -90,18 +90,18 @@ def _read(step: Step, records: int, errors: list[FirstError], wanted: Wanted | N
     source = step.stage
     assert isinstance(source, Source)
     got: Answers = {}
-    runner = _runner("source", step)
+    left, runner = records, _runner("source", step)
     for unit in source.units():
         if wanted and wanted.unit not in ("", unit.key):
             continue
         for part in _answers(runner, _read_call(unit)):
             errors += part.errors
             for output in part.outputs:
-                room = records - sum(len(b) for batches in got.values() for b in batches)
                 batch = wanted.of(output.ref.data) if wanted else output.ref.data
-                if room > 0 and len(batch):
-                    got.setdefault(output.port, []).append(batch.slice(0, min(len(batch), room)))
-            if sum(len(b) for batches in got.values() for b in batches) >= records:
+                if some := min(left, len(batch)):
+                    got.setdefault(output.port, []).append(batch.slice(0, some))
+                    left -= some
+            if not left:
                 return got
     return got
 
@@ -138,8 +138,5 @@ def _answers(runner: Runner, call: Call) -> Iterator[Emitted | Done]:
 
 
 def _table(batches: list[Batch]) -> pa.Table | None:
-    if not batches:
-        return None
-    tables = [t for _, group in itertools.groupby(batches, key=type)
-              for t in [Batch.concat(list(group)).visible()]]
-    return pa.concat_tables(tables, promote_options="permissive")
+    tables = [Batch.concat(list(group)).visible() for _, group in itertools.groupby(batches, key=type)]
+    return concat_tables(tables) if tables else None
