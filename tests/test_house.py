@@ -195,8 +195,8 @@ def test_no_error_is_swallowed():
 LINES = {
     "api": 2142,
     "machine": 451,
-    "io": 5872,
-    "io/tables": 2097,
+    "io": 5862,
+    "io/tables": 2089,
     "sql": 517,
     "registry": 436,
     "models": 1172,
@@ -204,7 +204,7 @@ LINES = {
     "pipeline": 1122,
     "stages": 2472,
     "engine": 3940,
-    "recipe": 1654,
+    "recipe": 1652,
     "worker": 2282,
     "observe": 2919,
     "testing": 1292,
@@ -213,8 +213,8 @@ LINES = {
     "run": 3770,
     "explore": 1478,
     "results": 2235,
-    "outside": 1111,
-    "trial": 1467,
+    "outside": 1104,
+    "trial": 1464,
     "scaffold": 199,
     "cli": 1460,
     ".": 321,
@@ -234,7 +234,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 14604
-    assert sum(LINES.values()) <= 43066
+    assert sum(LINES.values()) <= 43036
 
 
 def test_nothing_names_a_machine():

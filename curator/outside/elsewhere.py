@@ -86,7 +86,8 @@ class StageMap:
             aside += gone
         if not self.keep:
             return _plain(rows)
-        tables = [_labelled(_plain(batch), port) for port, batch in (("out", rows), *aside)]
+        tables = [_plain(batch).append_column("port", pa.array([port] * len(batch), pa.string()))
+                  for port, batch in (("out", rows), *aside)]
         return pa.concat_tables(tables, promote_options="permissive")
 
 
@@ -112,10 +113,6 @@ def _cut(stage: Stage, batch: Batch) -> Iterator[Batch]:
 def _plain(batch: Batch) -> pa.Table:
     """The rows without what belongs to the engine, but the place that they had."""
     return batch.rows.select([*batch.columns, *(name for name in batch.rows.column_names if name == ROW)])
-
-
-def _labelled(table: pa.Table, port: str) -> pa.Table:
-    return table.append_column("port", pa.array(np.full(table.num_rows, port), pa.string()))
 
 
 def _as_given(table: pa.Table, given: Any) -> Any:

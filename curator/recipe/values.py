@@ -207,7 +207,8 @@ def _shorthand(known: Mapping[str, Parameter], given: Item, path: str, problems:
         if first is None and not empty:
             problems.add(given, path, f"there are no parameters here, got {_shown(given, Any)}")
         return given.beside({} if empty or first is None else {first.name: given})
-    free = {k: v for k, v in given.value.items() if k not in known and not _misspelt(k, known)}
+    free = {k: v for k, v in given.value.items()
+            if k not in known and not difflib.get_close_matches(k, known, n=1, cutoff=0.85)}
     if first is None or not free or not _is_mapping(first.hint):
         return given
     named = given.value.get(first.name)
@@ -216,10 +217,6 @@ def _shorthand(known: Mapping[str, Parameter], given: Item, path: str, problems:
     entries = given.beside({**(named.value if named else {}), **free})
     return given.beside({first.name: entries} | {k: v for k, v in given.value.items()
                                                  if k not in free and k != first.name})
-
-
-def _misspelt(name: str, known: Mapping[str, Parameter]) -> bool:
-    return bool(difflib.get_close_matches(name, known, n=1, cutoff=0.85))
 
 
 def _is_mapping(hint: Any) -> bool:

@@ -85,9 +85,11 @@ def splits_by_name(files: Collection[str]) -> dict[str, list[str]]:
             found.setdefault(named[1], []).append(file)
     if found:
         return found
-    for part in (_folders, _name):
+    for in_folder in (True, False):
         for file in sorted(files):
-            if split := next((s for s, words in _SPLITS.items() if _has_word(part(file), words)), None):
+            folders, _, name = file.rpartition("/")
+            said = set(re.split(r"[-._ 0-9/]+", (folders if in_folder else name.partition(".")[0]).lower()))
+            if split := next((split for split, words in _SPLITS.items() if said & set(words)), None):
                 found.setdefault(split, []).append(file)
         if found:
             return found
@@ -111,15 +113,3 @@ def splits_converted(config: str | None, files: Collection[str]) -> dict[str, li
     if found and wanted not in found:
         raise InputError(f"it has no configuration {wanted!r}; there are {', '.join(found)}")
     return found.get(wanted, {})
-
-
-def _folders(file: str) -> str:
-    return file.rpartition("/")[0]
-
-
-def _name(file: str) -> str:
-    return file.rpartition("/")[2].partition(".")[0]
-
-
-def _has_word(text: str, words: Iterable[str]) -> bool:
-    return bool(set(re.split(r"[-._ 0-9/]+", text.lower())) & set(words))

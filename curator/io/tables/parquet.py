@@ -74,7 +74,8 @@ class Parquet(FileSource):
         row_bytes = max(1, described.total_byte_size // max(1, described.num_rows))
         step = min(PIECE_ROWS, max(1, PIECE_BYTES // row_bytes))
         wanted, done = self.wanted(), first
-        begin, size = _begin(described), _stored_bytes(described)
+        begin, columns = _begin(described), map(described.column, range(described.num_columns))
+        size = sum(column.total_compressed_size for column in columns)
         try:
             for batch in file.iter_batches(step, row_groups=[group], columns=wanted, use_threads=False):
                 rows = pa.Table.from_batches([batch])
@@ -107,10 +108,6 @@ def _begin(group: Any) -> int:
         return 0
     column = group.column(0)
     return column.dictionary_page_offset or column.data_page_offset
-
-
-def _stored_bytes(group: Any) -> int:
-    return sum(group.column(i).total_compressed_size for i in range(group.num_columns))
 
 
 @dataclass(kw_only=True)

@@ -128,7 +128,8 @@ def _shaper(kind: pa.DataType) -> Callable[[Any], Any] | None:
         return lambda pairs: _object([(key(k), None if v is None else item(v)) for k, v in pairs])
     if pa.types.is_struct(kind):
         shapers = {field.name: shape for field in kind if (shape := _shaper(field.type)) is not None}
-        return partial(_shaped_object, shapers=shapers) if shapers else None
+        return None if not shapers else lambda value: value | {
+            name: shape(value[name]) for name, shape in shapers.items() if value[name] is not None}
     inner = _shaper(kind.value_type) if pa.types.is_nested(kind) and kind.num_fields == 1 else None
     return None if inner is None else lambda values: [None if value is None else inner(value)
                                                       for value in values]
@@ -137,10 +138,6 @@ def _shaper(kind: pa.DataType) -> Callable[[Any], Any] | None:
 def _object(pairs: list[tuple[Any, Any]]) -> Any:
     made = dict(pairs)
     return made if len(made) == len(pairs) else pairs
-
-
-def _shaped_object(value: dict[str, Any], shapers: dict[str, Callable[[Any], Any]]) -> dict[str, Any]:
-    return value | {name: shape(value[name]) for name, shape in shapers.items() if value[name] is not None}
 
 
 def _iso_duration(value: int, per_second: int) -> str:

@@ -142,14 +142,12 @@ def failed_rows(uri: str, failures: Sequence[Failure]) -> Batch:
         "offset": pa.array([f.offset for f in failures], pa.int64()),
         "error": pa.array([f.error if isinstance(f.error, str) else f"{type(f.error).__name__}: {f.error}"
                            for f in failures], pa.string()),
-        "traceback": pa.array([_trace(f.error) for f in failures], pa.string()),
+        "traceback": pa.array([f.error if isinstance(f.error, str)
+                               else "".join(traceback.format_exception(f.error)) for f in failures],
+                              pa.string()),
         "raw": pa.array([f.raw[:EXCERPT] for f in failures], pa.string())}))
 
 
 def excerpt(raw: bytes) -> str:
     """The beginning of a bad record as text; what is not UTF-8 is escaped."""
     return raw[:4 * EXCERPT].decode("utf-8", "backslashreplace")[:EXCERPT]
-
-
-def _trace(error: BaseException | str) -> str:
-    return error if isinstance(error, str) else "".join(traceback.format_exception(error))
