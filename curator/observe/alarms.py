@@ -19,7 +19,7 @@ Alarms = Iterator[tuple[str, str | None, str]]  # level, stage, text
 
 def find_alarms(stats: Stats) -> list[dict[str, Any]]:
     """The alarms that any run and any stage may raise; a stage's own come from its `findings`."""
-    found = [*_lost_rows(stats), *_empty(stats), *_failed(stats)]
+    found = [*_lost_rows(stats), *_empty(stats), *_failed(stats), *_silent(stats)]
     for stage in stats["stages"]:
         found += [*_memory(stage), *_rules(stage), *_duplicates(stage), *_constants(stage)]
     return [{"level": level, "stage": stage, "text": text} for level, stage, text in found]
@@ -115,13 +115,19 @@ def _rules(stage: Stats) -> Alarms:
         ranked = sorted(reasons, key=lambda reason: -reasons[reason])
         yield ("warning", name, f"Stage {name} dropped all of the {plural(rows, 'record')} that reached it "
                f"({listing(ranked, 3)}): look at dropped/{name}.")
-    silent = [reason for reason, n in reasons.items() if not n]
-    if silent and rows >= ROWS_MIN:
-        rules = (f"The rule {silent[0]} in stage {name}" if len(silent) == 1
-                 else f"{len(silent)} of {len(reasons)} rules in stage {name} ({listing(silent)})")
-        yield ("note", name,
-               f"{rules} never fired on {count(rows)} records: fine on clean input, else check threshold "
-               f"and column.")
+
+
+def _silent(stats: Stats) -> Alarms:
+    """Rules that never fired, of all stages in one note: of several it has only how many, and the report
+    names them."""
+    found = {s["name"]: [reason for reason, n in s["dropped"].items() if not n] for s in stats["stages"]
+             if s["in"] >= ROWS_MIN and 0 in s["dropped"].values()}
+    of = {s["name"]: plural(len(s["dropped"]), "rule") for s in stats["stages"]}
+    which = "".join(f" ({listing(silent)})" for silent in found.values()) if len(found) == 1 else ""
+    told = listing((f"{len(silent)} of {of[name]} in stage {name}" for name, silent in found.items()), 9)
+    if found:
+        yield ("note", next(iter(found)) if len(found) == 1 else None,
+               f"{told}{which} never fired: fine on clean input, else check threshold and column.")
 
 
 def _duplicates(stage: Stats) -> Alarms:

@@ -138,7 +138,8 @@ def test_a_copy_removes_nothing_of_the_original_at_a_place_that_both_know(texts)
 def test_an_edit_that_removes_results_says_what_goes_and_stops(texts):
     made(texts).run(workers=0)
     before = content("out")
-    said = (r"before an edit: drop \(short: length\(text\) < 5, was length\(text\) < 3\)\. Done again: jsonl, drop, to_parquet "
+    said = (r"before an edit: drop \(short: length\(text\) < 5, was length\(text\) < 3\)\. Done again, "
+            r"as no checkpoint lies before the edit: jsonl, drop, to_parquet "
             r"\(1 unit, 10 records, .* B\)\. Removed first: 2 files with 10 rows \(data 7, dropped/drop 3\), .* kB\. "
             r"Go on with --yes \(in Python replace=True\)")
     with pytest.raises(CuratorError, match=said):

@@ -85,6 +85,10 @@ def test_rows_may_be_unfinished_in_a_run_that_was_stopped():
 
 def test_a_rule_that_never_fired_is_a_note_and_one_that_took_all_a_warning():
     assert "2 of 2 rules in stage middle (a, b) never fired" in texts(run_of(Counts(100, 0, {"out": 100})), "note")[0]
+    two = run_of(Counts(100, 0, {"out": 100}))
+    two["stages"].insert(1, dict(two["stages"][1], name="other", dropped={"c": 3, "d": 0}))
+    assert ("1 of 2 rules in stage other, 2 of 2 rules in stage middle never fired: fine on clean input, else check threshold "
+            "and column.") in [alarm["text"] for alarm in find_alarms(two) if alarm["level"] == "note"]
     assert not texts(run_of(Counts(5, 0, {"out": 5}), 5))  # too few records to tell
     stats = run_of(Counts(100, 0, {}, {"a": 100}))
     assert "The rule a in stage middle dropped all of the 100 records" in texts(stats, "warning")[0]

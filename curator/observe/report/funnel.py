@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import IO, TYPE_CHECKING, Any
 
-from curator.api.format import count, duration, plural, rate, share, short_path, size
+from curator.api.format import count, duration, plural, printable, rate, share, short_path, shorten, size
 from curator.api.stage import SIDE_OUTPUTS
 from curator.observe.live.words import where
 from curator.observe.report.columns import summed, table_of
@@ -113,6 +113,10 @@ def _summary(stats: Stats) -> Iterator[RenderableType]:
         yield Text(stats["message"])
     yield from map(Text, where(stats.get("live", {})))
     yield Text(balance(stats))
+    if stats["status"] == "finished" and stats.get("first_errors"):
+        first = stats["first_errors"][0]
+        yield Text(f"failed first, in {first['stage']}: {shorten(printable(first['error']), 200)}; all: "
+                   f"curator failures {stats['out']}", style=STYLES["failed"])
     if stats["limit"]:
         yield Text(f"limit: {stats['limit']}")
 

@@ -95,7 +95,8 @@ class Edit(Goes):
         """What is done again; empty if nothing is."""
         if not self.units:
             return ""
-        begin = f" from the checkpoint behind {listing(self.begins)} on" if self.begins else ""
+        begin = (f" from the checkpoint behind {listing(self.begins)} on" if self.begins
+                 else ", as no checkpoint lies before the edit")
         return (f"done again{begin}: {listing(self.again, NAMED)} ({plural(self.units, 'unit')}, "
                 f"{plural(self.records, 'record')}, {size(self.read_bytes)})")
 

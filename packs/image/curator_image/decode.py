@@ -55,6 +55,8 @@ class Decode(Stage):
     max_frames: int = 1000
     max_pixels: int = 178_956_970
 
+    sparse = ("transparent_ratio", "jpeg_quality")
+
     def __post_init__(self) -> None:
         if self.frames not in ("first", "all"):
             raise ValueError(f"frames is first or all, got {self.frames!r}")

@@ -95,7 +95,8 @@ class Signals(Stage):
     language: str | None = "en"
     only: str | list[str] | None = None
 
-    sparse = ("porn_url", "lorem_ipsum_ratio", "policy_paragraph_ratio", "escaped_ratio", "translation_note_count",
+    sparse = ("policy_line_ratio", "porn_url", "lorem_ipsum_ratio", "policy_paragraph_ratio", "escaped_ratio",
+              "translation_note_count",
               "mixed_script_word_ratio", "in_a_row_char_ratio", "madlad_list_ratio", "cut_line_ratio",
               "bullet_sign_line_ratio", "rpv2_bullet_line_ratio", "dolma_ellipsis_line_ratio")
 
