@@ -147,7 +147,7 @@ class Loop:
                 index_of = index_of or {u.key: i for i, u in enumerate(self.units)}
                 self.sidecars[step.name] = {index_of[key]: name for key, name in known.items()}
         self.workers: dict[int, int] = {}
-        self.scheduler: Scheduler | None = None  # while there is something to do
+        self.state: State | None = None  # of the scheduler, while there is something to do
         self.stopped: Stop | None = None  # why it ended early
         self.busy: dict[str, float] = {}  # seconds of work by operator, when it has ended
         self.errors: dict[str, FirstError] = {}  # the first of each stage
@@ -178,16 +178,16 @@ class Loop:
         runtime, nodes = make_runtime(Job(operators, self._unit_info, folder.sub("state"), self._restore),
                                       context, self._spared())
         try:
-            self.scheduler = Scheduler(operators, self.todo, nodes, before=before,
-                                       short_circuits=self._short_circuits(), max_failed=max_failed,
-                                       profiles=load_profiles(folder, operators))
-            self.errors = self.scheduler.errors
-            self._loop(self.scheduler, runtime, context)
-            save_profiles(folder, self.scheduler.state.operators)
+            scheduler = Scheduler(operators, self.todo, nodes, before=before,
+                                  short_circuits=self._short_circuits(), max_failed=max_failed,
+                                  profiles=load_profiles(folder, operators))
+            self.state, self.errors = scheduler.state, scheduler.errors
+            self._loop(scheduler, runtime, context)
+            save_profiles(folder, scheduler.state.operators)
         finally:
             runtime.close()
-        self.stopped = self.scheduler.stopped
-        return not (self.stopped or self.scheduler.state.repeated)
+        self.stopped = scheduler.stopped
+        return not (self.stopped or scheduler.state.repeated)
 
     def _spared(self) -> set[str]:
         """The modules of operators that no unit needs."""
@@ -258,7 +258,7 @@ class Loop:
 
     def end(self) -> None:
         """Keep of the scheduler what the numbers need."""
-        self.busy, self.scheduler = self.busy_s(), None
+        self.busy, self.state = self.busy_s(), None
 
     # -- what the runtime asks -------------------------------------------------------------------------------
 
@@ -286,7 +286,7 @@ class Loop:
         totals = self.ledger.counts()
         if lasting and self.replayed:  # what is under way has failed before, and counts as that
             return totals
-        for (index, step), counts in self.scheduler.state.under_way.items() if self.scheduler else ():
+        for (index, step), counts in self.state.under_way.items() if self.state else ():
             operator = self.phase.operators[index]
             if not (lasting and operator.kind == "sink"):
                 totals.setdefault(operator.steps[step].name, Counts()).add(counts)
@@ -294,14 +294,7 @@ class Loop:
 
     def busy_s(self) -> dict[str, float]:
         """Seconds of work by operator."""
-        if self.scheduler is None:
-            return self.busy
-        return {o.plan.name: o.busy_s for o in self.scheduler.state.operators}
-
-    @property
-    def state(self) -> State | None:
-        """What the scheduler knows; None when nothing is to do."""
-        return None if self.scheduler is None else self.scheduler.state
+        return self.busy if self.state is None else {o.plan.name: o.busy_s for o in self.state.operators}
 
     @property
     def alive(self) -> int:

@@ -255,18 +255,17 @@ class Numbers:
 
     def _ask_allocation(self) -> float:
         """The cores that there are. Now and then, while everything works, finds the best allocation too."""
-        scheduler, now = self.loops[-1].scheduler, time.monotonic()
-        if (scheduler is not None and scheduler.state.nodes and not scheduler.finished
-                and now > self.allocate_at):
-            best = allocation_of(scheduler.state)
+        state, now = self.loops[-1].state, time.monotonic()
+        if state and state.nodes and state.open and not state.stopped and now > self.allocate_at:
+            best = allocation_of(state)
             self.best = best if best.slowest >= 0 or best.sharing else self.best
-            self.operators = [o.plan for o in scheduler.state.operators]
+            self.operators = [o.plan for o in state.operators]
             self.allocate_at = time.monotonic() + ALLOCATE_S + 50 * (time.monotonic() - now)
         return self._cores()
 
     def _cores(self) -> float:
-        scheduler = self.loops[-1].scheduler if self.loops else None
-        nodes = scheduler.state.nodes.values() if scheduler else ()
+        state = self.loops[-1].state if self.loops else None
+        nodes = state.nodes.values() if state else ()
         return sum(n.node.cpus for n in nodes) or self.cores
 
 

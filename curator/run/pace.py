@@ -104,15 +104,14 @@ class Pace:
         """A line of a stage. Of neighbours that share workers, the first has the queue."""
         line = {"name": name, "in": counts.rows_in, "out": sum(counts.out.values()), "failed": counts.failed,
                 "rate": lately(name, 0), "busy": lately(name, 1)}
-        for loop in self.loops[-1:]:
-            for operator in loop.phase.operators:
-                names = [step.name for step in operator.steps]
-                if name in names and loop.scheduler is not None:
-                    state = loop.scheduler.state.operators[operator.index]
-                    line |= {"workers": len(state.workers), "operator": operator.index}
-                    if name == names[0] and operator.kind != "source":
-                        line |= {"queue_rows": state.rows, "queue_bytes": int(state.nbytes),
-                                 "queue_limit": int(state.limit)}
+        state = self.loops[-1].state
+        for one in state.operators if state is not None else ():
+            names = [step.name for step in one.plan.steps]
+            if name in names:
+                line |= {"workers": len(one.workers), "operator": one.plan.index}
+                if name == names[0] and one.plan.kind != "source":
+                    line |= {"queue_rows": one.rows, "queue_bytes": int(one.nbytes),
+                             "queue_limit": int(one.limit)}
         return line
 
 

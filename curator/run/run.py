@@ -318,14 +318,14 @@ class _Run:
 
     def _tell(self, now: float | None) -> None:
         """Tell who watches how far it is, each in its time. `now` None: a phase has ended, which all hear."""
-        observer, scheduler = self.context.observer, self.loops[-1].scheduler
+        observer, state = self.context.observer, self.loops[-1].state
         if self.watch is not None and (now is None or now >= self.watch_at):
             began = time.monotonic()
             self.watch(self.numbers.snapshot())
             self.watch_at = began + max(WATCH_S, (time.monotonic() - began) / STATS_SHARE)
-        if scheduler is not None and (now is None or observer.due()):
+        if state is not None and (now is None or observer.due()):
             began = time.monotonic()
-            observer.update(self.numbers.snapshot(), self.numbers.rows(), snapshot_of(scheduler.state), began)
+            observer.update(self.numbers.snapshot(), self.numbers.rows(), snapshot_of(state), began)
         if now is not None and now >= self.saved_until:
             stats = self.numbers.running(self.save_s)
             stats["live"]["events"] = list(observer.log.recent)
