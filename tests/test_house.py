@@ -203,9 +203,9 @@ LINES = {
     "ngrams": 368,
     "pipeline": 1122,
     "stages": 2472,
-    "engine": 3940,
+    "engine": 3932,
     "recipe": 1652,
-    "worker": 2282,
+    "worker": 2280,
     "observe": 2929,
     "testing": 1292,
     "runtime": 1348,
@@ -233,8 +233,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 14596
-    assert sum(LINES.values()) <= 43038
+    assert sum(LINES[room] for room in SLIM_CORE) <= 14586
+    assert sum(LINES.values()) <= 43028
 
 
 def test_nothing_names_a_machine():

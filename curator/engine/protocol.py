@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from curator.api.counts import Counts
+from curator.api.counts import Counts, MemoryShort
 from curator.api.errors import FirstError
 from curator.api.stage import Unit, WrittenFile
 
@@ -157,20 +157,11 @@ class Flushed:
     rests_on: int = 0
 
 
-@dataclass(slots=True, frozen=True)
-class Refitted:
-    """Calls of a step have another size: `ran_out` rows were too many for the memory; 0: more fit again.
-    `rows_max`: from now on in this worker, None as before."""
-
-    step: int
-    ran_out: int
-    rows_max: int | None
-
-
 @dataclass(slots=True)
 class Done:
     """A call's answer, or the last part of it. `outputs`, `counts`, `errors`, `read_bytes`: as in `Emitted`.
-    `exhausted`: the operator's stage wants no more rows. `flushed`: what a flush gave."""
+    `exhausted`: the operator's stage wants no more rows. `flushed`: what a flush gave. `refitted`: by step,
+    where calls have another size from now on."""
 
     call: int
     outputs: tuple[Output, ...] = ()
@@ -178,7 +169,7 @@ class Done:
     seconds: float = 0.0
     exhausted: bool = False
     flushed: Flushed | None = None
-    refitted: tuple[Refitted, ...] = ()
+    refitted: Mapping[int, MemoryShort] = field(default_factory=dict)
     errors: tuple[FirstError, ...] = ()
     read_bytes: int = 0
 

@@ -18,6 +18,7 @@ from math import inf
 from operator import itemgetter
 from typing import Any
 
+from curator.api.counts import MemoryShort
 from curator.api.resources import Node
 from curator.engine import events as ev
 from curator.engine import failures
@@ -25,7 +26,7 @@ from curator.engine.dispatch import TURNS, dispatch
 from curator.engine.ending import Ending
 from curator.engine.parts import CallState, OperatorState, WorkerState
 from curator.engine.placement import PRESS, Profile, allot, allot_due, allots, begin_with, start_worker
-from curator.engine.protocol import CountsByUnit, DataLost, Done, Emitted, Failed, Output, Progress, Refitted
+from curator.engine.protocol import CountsByUnit, DataLost, Done, Emitted, Failed, Output, Progress
 from curator.engine.snapshot import story
 from curator.engine.state import State
 from curator.engine.units import flush_if_drained, flushed, leave_unread
@@ -264,8 +265,8 @@ class Scheduler:
             state.gap_s += 0.1 * ((gap_s if gap_s > 0 else 0.0) - state.gap_s)
         operator.learn_pace(call, event.seconds)
         self._exhausted(operator, event.exhausted)
-        for change in event.refitted:
-            state.act(refitted(operator, change))
+        for step, short in event.refitted.items():
+            state.act(refitted(operator, step, short))
         state.close_call(call)
         if call.kind == "flush":
             flushed(state, call, event.flushed)
@@ -316,14 +317,14 @@ class Scheduler:
             state.end_run(ev.Stop("max_failed", too_many_failed(state.failed, state.read, self.max_failed)))
 
 
-def refitted(operator: OperatorState, change: Refitted) -> ev.Report:
+def refitted(operator: OperatorState, step: int, short: MemoryShort) -> ev.Report:
     """What the log says of a stage whose calls have another size, because memory ran out or is there
     again."""
-    stage, most = operator.plan.steps[change.step].name, change.rows_max
+    stage, most = operator.plan.steps[step].name, short.rows_max
     size = "as many rows as before" if most is None else f"at most {most} row{'s' if most > 1 else ''}"
-    if change.ran_out:
-        text = f"out of memory in stage {stage}: batches of {change.ran_out} rows, {size} from now on"
+    if short.rows:
+        text = f"out of memory in stage {stage}: batches of {short.rows} rows, {size} from now on"
     else:
         text = f"stage {stage}, which ran out of memory, takes batches of {size} again"
-    return ev.Report("out_of_memory" if change.ran_out else "batch_grown", text, operator.plan.index,
-                  details={"stage": stage, "rows": change.ran_out or None, "rows_max": most})
+    return ev.Report("out_of_memory" if short.rows else "batch_grown", text, operator.plan.index,
+                  details={"stage": stage, "rows": short.rows or None, "rows_max": most})

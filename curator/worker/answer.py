@@ -10,7 +10,7 @@ from typing import Any
 from curator.api.batch import UNIT, Batch
 from curator.api.counts import Counts, MemoryShort
 from curator.api.errors import ERROR_CHARS, FirstError, first_error
-from curator.engine.protocol import Output, Ref, Refitted
+from curator.engine.protocol import Output, Ref
 from curator.pipeline.plan import Operator
 from curator.worker.account import adjacent, count_failed, rows_by_unit
 from curator.worker.rows import together
@@ -99,12 +99,12 @@ class Answer:
         counts, self.counts = self.counts, {}
         return counts
 
-    def take_refitted(self, unit: int) -> tuple[Refitted, ...]:
+    def take_refitted(self, unit: int) -> dict[int, MemoryShort]:
         """Changed sizes, which are counted with a unit of the call."""
         found, self.short = self.short, {}
         for step, short in found.items():
             self.count(unit, step).add(Counts(memory=short))
-        return tuple(Refitted(step, short.rows, short.rows_max) for step, short in found.items())
+        return found
 
 
 class FirstErrors:

@@ -195,8 +195,6 @@ class Runner:
 
     def _push(self, step: WorkingStep, batch: Batch) -> Iterator[None]:
         """Run one step and send its answer on: to the step that is fused behind it, or out of the worker."""
-        if not len(batch):
-            return
         index = step.index
         fused = self.operator.chain[index] if index < len(self.operator.chain) else None
         for port, answer in step.answers(batch):

@@ -14,9 +14,10 @@ from typing import get_args
 import pytest
 
 from curator import CuratorError
+from curator.api.counts import MemoryShort
 from curator.api.resources import Node, Place
 from curator.engine import events as ev
-from curator.engine.protocol import Call, DataLost, Refitted
+from curator.engine.protocol import Call, DataLost
 from curator.engine.scheduler import refitted
 from curator.io.files.folder import Folder
 from curator.observe.live import events_log
@@ -174,7 +175,7 @@ def test_every_event_and_action_has_its_documented_fields(tmp_path):
         ev.Report("restart", "unit 1 starts again", unit=1), ev.Report("retry", "ocr", operator=0),
         ev.Commit(0, 1, {}, {"out": ["f"]}, {}, frozenset(), frozenset()),
         ev.Report("plan", "2 of ocr", details={"workers": {"ocr": 2}, "rate": 1.5, "rate_max": 2.0}),
-        refitted(operator, Refitted(1, 64, 32)), refitted(operator, Refitted(1, 0, None)),
+        refitted(operator, 1, MemoryShort(1, 64, 32, 0.0)), refitted(operator, 1, MemoryShort(0, 0, None, 0.0)),
         *(ev.Report(kind, "told") for kind in get_args(ev.ReportKind) if kind not in (
             "plan", "lost", "restart", "retry", "out_of_memory", "batch_grown"))])
     observer.end("stopped", "by Ctrl-C", {"in": 3})

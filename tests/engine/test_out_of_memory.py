@@ -57,7 +57,7 @@ def test_when_there_is_memory_again_batches_grow_to_what_they_were_and_both_are_
         *_, last = made.run(Call(1, 0, "process", (texts(*"a" * 16),), ((0, 0),)))
         assert isinstance(last, Done)
         total.add(last.counts[0][0])
-        changes += [(change.ran_out, change.rows_max) for change in last.refitted]
+        changes += [(change.rows, change.rows_max) for change in last.refitted.values()]
         hungry.fits = 100 if len(changes) else 4
     assert changes[0] == (16, 4)
     assert changes[-1] == (0, None)
@@ -85,7 +85,7 @@ def test_a_call_that_ran_out_after_a_part_was_sent_on_is_told_with_the_next_that
         assert isinstance(last, Failed)
         assert "MemoryError" in last.error
     *_, last = made.run(Call(2, 0, "process", (rows,), ((0, 0),)))
-    assert [(change.ran_out, change.rows_max) for change in last.refitted] == [(16, 4)]
+    assert [(change.rows, change.rows_max) for change in last.refitted.values()] == [(16, 4)]
     assert (last.counts[0][0].memory.calls, last.counts[0][0].memory.rows) == (2, 16)
     *_, last = made.run(Call(3, 0, "process", (rows,), ((0, 0),)))
     assert not last.refitted
