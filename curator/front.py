@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from importlib.util import find_spec
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
@@ -88,6 +89,8 @@ class Pipeline(graph.Graph):
 
     def to_pandas(self, **options: Unpack[RunOptions]) -> pandas.DataFrame:
         """Run it, and give what it makes as a data frame; it has no sink."""
+        if find_spec("pandas") is None:  # not after the work
+            raise CuratorError("to_pandas wants pandas: pip install pandas")
         return self.collect(**options).to_pandas()
 
     def batches(self, rows: int | None = None, **options: Unpack[RunOptions]) -> Iterator[pa.Table]:

@@ -193,7 +193,7 @@ def test_no_error_is_swallowed():
 # Physical lines a room, a ratchet: a number falls with the code, and rises only with a feature that needs it. "." are the files
 # beside the rooms.
 LINES = {
-    "api": 2142,
+    "api": 2144,
     "machine": 451,
     "io": 5862,
     "io/tables": 2089,
@@ -201,7 +201,7 @@ LINES = {
     "registry": 436,
     "models": 1172,
     "ngrams": 368,
-    "pipeline": 1122,
+    "pipeline": 1128,
     "stages": 2472,
     "engine": 3932,
     "recipe": 1652,
@@ -217,7 +217,7 @@ LINES = {
     "trial": 1464,
     "scaffold": 199,
     "cli": 1460,
-    ".": 321,
+    ".": 324,
 }
 
 
@@ -233,8 +233,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 14586
-    assert sum(LINES.values()) <= 43028
+    assert sum(LINES[room] for room in SLIM_CORE) <= 14594
+    assert sum(LINES.values()) <= 43039
 
 
 def test_nothing_names_a_machine():

@@ -233,6 +233,7 @@ def test_with_gives_an_adjusted_copy_and_leaves_the_stage_alone():
     other = made.with_(batch_size=7, name="mine", timeout_s=2.5)
     assert (other.batch_size, other.name, other.timeout_s, other.column) == (7, "mine", 2.5, "text")
     assert (made.batch_size, made.name, made.timeout_s) == (None, "score", None)
+    assert made.with_(resources={"cpus": 2}).resources == made.with_(resources=Resources(cpus=2)).resources == Resources(cpus=2)
 
 
 def test_columns_after_a_stage_follow_its_contract():

@@ -204,10 +204,12 @@ class Stage:
         # by name: it lies above everything, and needs it
         return import_module("curator.outside.elsewhere").StageMap(self, keep=keep)
 
-    def with_(self, *, resources: Resources | None = None, batch_size: int | None = None,
+    def with_(self, *, resources: Resources | Mapping[str, Any] | None = None, batch_size: int | None = None,
               name: str | None = None, timeout_s: float | None = None) -> Self:
         """A copy with these settings; None leaves one as it is."""
         adjusted = copy.copy(self)
+        if isinstance(resources, Mapping):
+            resources = Resources(**resources)
         given = {"resources": resources, "batch_size": batch_size, "name": name, "timeout_s": timeout_s}
         for key, value in given.items():
             if value is not None:

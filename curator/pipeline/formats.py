@@ -20,6 +20,9 @@ SUFFIXES = {".metadata.json": "iceberg", ".jsonl": "jsonl", ".json": "jsonl", ".
             ".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".tsv": "csv", ".tar": "webdataset",
             ".lance": "lance", **dict.fromkeys(Arrow.suffixes, "arrow")}
 
+# endings that nobody gives a folder
+FILES = (".json", ".ndjson", ".tsv", ".pq", ".feather", ".txt", ".xlsx", ".avro", ".orc", ".zip", ".tar")
+
 
 def source_for(source: str | PathLike[str] | list[str], format: str | None = None, **options: Any) -> Source:
     """The source that reads these paths; see `curator.front.read`."""
@@ -46,6 +49,9 @@ def write(path: str | PathLike[str] | None = None, format: str | None = None, **
             return ToFile(file=fspath(path), **options)
         raise RecipeError(f"{fspath(path)!r} is the name of a file of another format than {format!r}: end "
                           "the name of a folder with /, or leave format out")
+    if format is None and path is not None and fspath(path).lower().endswith(FILES):
+        raise RecipeError(f"{fspath(path)!r} is named like a file in a format that no file is written in: "
+                          "end it in .jsonl, .parquet, .csv or .arrow, or the name of a folder with /")
     format = format or "jsonl"
     if format not in SINKS:
         raise RecipeError(f"there is no format {format!r} to write; there are {', '.join(SINKS)}")

@@ -360,7 +360,7 @@ def unknown_stage(word: str, name: str, known: Iterable[str]) -> str:
                 f"{' '.join(wanted)})")
     else:
         hint = (f" (no pack {prefix!r} is installed: pip install curator-{prefix}, if its distribution is "
-                "called so)" if dot else "")
+                f"called so; `curator new pack {prefix}` begins one of your own)" if dot else "")
     return unknown(word, name, known) + hint
 
 
@@ -387,7 +387,7 @@ def _why(error: BaseException, pack: Pack) -> str:
                   "uninstall it")
     elif missing and missing.partition(".")[0] != top:
         remedy = _get(missing.partition(".")[0], pack.distribution)
-    elif isinstance(error, ImportError):
+    elif missing:
         remedy = f"reinstall it with pip install --force-reinstall {pack.distribution}, or uninstall it"
     else:
         remedy = (f"the error is in the pack's own code{_line_of(error, top)}; tell its author, or uninstall "

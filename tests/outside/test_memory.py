@@ -238,3 +238,9 @@ def test_editors_are_told_of_all_packs_of_ours():
     ours = sorted(path.name for path in (Path(__file__).parents[2] / "packs").iterdir() if path.is_dir())
     assert sorted(re.findall(r"^import curator[_.]\w+ as (\w+)", stub, re.M)) == sorted(["core", *ours])
     assert re.findall(r'"(\w+)"', stub) == sorted(["core", *ours])
+
+
+def test_a_data_frame_without_pandas_is_refused_before_the_work(monkeypatch):
+    monkeypatch.setattr("curator.front.find_spec", lambda name: None)
+    with pytest.raises(CuratorError, match="to_pandas wants pandas: pip install pandas"):
+        read([{"text": "one"}]).to_pandas()

@@ -128,3 +128,6 @@ def test_a_folder_ends_with_a_slash_and_formats_do_not_contradict(tmp_path):
     assert write("out.parquet", format="parquet").name == "to_file"
     with pytest.raises(RecipeError, match="another format"):
         write("out.parquet", format="csv")
+    with pytest.raises(RecipeError, match="named like a file in a format that no file is written in"):
+        write("out.json")
+    assert write("out.json/").path == "out.json/"

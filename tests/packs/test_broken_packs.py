@@ -24,6 +24,7 @@ def site(site_of_others):
     install("divides", "1 / 0\n")
     install("syntax", "import json\nx = (\n")
     install("library", "import json\n\njson.loads('{')\n")
+    install("stale", "from curator.api import NothingOfTheKind\n")
     install("exits", "raise SystemExit('no licence')\n")
     install("undeclared", "import a_library_nobody_has\n")
     install("declared", "import a_library_nobody_has\n", requires=["numpy>=2", "a-library-nobody-has (>=1)", "x; extra == 'dev'"])
@@ -54,6 +55,7 @@ BROKEN = {
     "divides": "ZeroDivisionError: division by zero; the error is in the pack's own code at",
     "syntax": "stranger_syntax/__init__.py:2; tell its author",
     "library": "stranger_library/__init__.py:3; tell its author",  # and not a line of json
+    "stale": "stranger_stale/__init__.py:1; tell its author",
     "exits": "SystemExit: no licence",
     "undeclared": "it needs 'a_library_nobody_has', which is not installed: pip install --upgrade curator-undeclared; if that "
                   "does not bring it, its author forgot to require it",
