@@ -193,7 +193,7 @@ def test_no_error_is_swallowed():
 # Physical lines a room, a ratchet: a number falls with the code, and rises only with a feature that needs it. "." are the files
 # beside the rooms.
 LINES = {
-    "api": 2144,
+    "api": 2145,
     "machine": 451,
     "io": 5862,
     "io/tables": 2089,
@@ -203,7 +203,7 @@ LINES = {
     "ngrams": 368,
     "pipeline": 1128,
     "stages": 2472,
-    "engine": 3932,
+    "engine": 3931,
     "recipe": 1652,
     "worker": 2280,
     "observe": 2929,

@@ -96,11 +96,12 @@ class Counts:
 
     def _add_numbers(self, other: Counts, sign: int) -> None:
         self.rows_in += sign * other.rows_in
-        self.made += sign * other.made
-        self.duplicate += sign * other.duplicate
-        self.failed += sign * other.failed
-        self.absorbed += sign * other.absorbed
         self.busy_s += sign * other.busy_s
+        if other.made or other.duplicate or other.failed or other.absorbed:
+            self.made += sign * other.made
+            self.duplicate += sign * other.duplicate
+            self.failed += sign * other.failed
+            self.absorbed += sign * other.absorbed
 
     def shift(self, other: Counts, sign: int) -> None:
         """Take in the rows and seconds of others (1), or take them away again (-1). What columns hold is left

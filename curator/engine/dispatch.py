@@ -40,7 +40,7 @@ START_S = 1.0  # a second worker starts beside a starting one for at least this 
 SPARE = 1.5  # so many workers for each that the allocation says: one has no rows now and then
 # with so much work a call that needs several cores makes those before it wait until they are free
 CLAIM_S = 2.0
-TURNS = 100  # at which the driver looks at what has happened, in the time of the shortest call
+TURNS = 70  # at which the driver looks at what has happened, in the time of the shortest call
 FIRST_ROWS = 16  # rows of the first calls, from which the pace is learned
 
 
@@ -146,8 +146,7 @@ def _process(state: State, operator: OperatorState, force: int) -> bool:
     waiting, nodes = operator.waiting, _nodes_with_core(state, operator)
     for node in nodes:
         queue = waiting.get(node.number)
-        if queue is not None and (force or not _stays(state, operator, queue, state.patient)) \
-                and _give_on(state, operator, queue, node, force):
+        if queue is not None and _give_on(state, operator, queue, node, force):
             return True
     if state.core_free and operator.cpus > state.least_cpus and operator.idle:
         _claim_cores(state, operator)
@@ -293,8 +292,8 @@ def _stays(state: State, operator: OperatorState, queue: Queue, patient: bool) -
     if not (many or (patient and not operator.exclusive)) or state.now >= due \
             or queue.rows * (1.0 if pace is None else pace) >= (call_s if many else SLIGHT_S):
         return False
-    if many and due < state.wake:  # nobody is woken for each queue: those of a turn go together
-        state.wake = max(due, state.now + call_s / TURNS)
+    if many and due < state.wake:  # nobody is woken for each queue: many go together, mostly with an event
+        state.wake = max(due, state.now + call_s / 10)
     return True
 
 

@@ -296,7 +296,7 @@ def allots(state: State) -> bool:
 def allot_due(state: State) -> float:
     """When the allocation is to be asked next: on many nodes it takes long, and rates change slowly."""
     unknown = any(o.exclusive and o.rate.trust >= 0.9 for o in state.operators)
-    return state.allotted_at + max(FIRST_S if unknown else AGAIN_S, state.call_s / 4)
+    return state.allotted_at + max(FIRST_S if unknown else AGAIN_S, state.call_s)
 
 
 def allot(state: State, changed: bool = False) -> None:

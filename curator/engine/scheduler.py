@@ -278,11 +278,11 @@ class Scheduler:
                 flush_if_drained(state, state.units[index], attempt)
 
     def _count_call(self, call: CallState, counts: CountsByUnit) -> None:
-        state = self.state
+        state, operator = self.state, self.state.operators[call.operator]
         for index, attempt in call.units:
-            if index in counts and state.units[index].attempt == attempt:
+            if index in counts and (unit := state.units[index]).attempt == attempt:
                 for step, counted in counts[index].items():
-                    state.count_rows(state.units[index], state.operators[call.operator], step, counted)
+                    state.count_rows(unit, operator, step, counted)
         if call.kind == "read":
             call.read += sum(c.rows_in for by_step in counts.values() for c in by_step.values())
 

@@ -40,7 +40,7 @@ from curator.engine.protocol import CallKind, CountsByUnit, Output, Reason, Ref,
 from curator.pipeline.plan import Operator, Target
 
 QUEUE_BYTES = 192 << 20  # a node that may wait before one operator, where memory allows; more gains nothing
-CALLS_S = 2000  # calls a second; with so many the driver has time for 1,000 nodes (benchmarks/scale.py)
+CALLS_S = 3000  # calls a second; with so many the driver has time for 1,000 nodes (benchmarks/scale.py)
 ANYWHERE = -1  # the queue for rows of nodes that have no worker of an operator
 # for a worker that was asked to end; who waits for its GPU need not wait for a `close` that hangs
 CLOSE_S = 30.0
@@ -208,7 +208,7 @@ class State:
         queue.nbytes += nbytes
         operator.rows += rows
         operator.nbytes += nbytes
-        index, waiting = queue.index, operator.waiting
+        index, waiting, here = queue.index, operator.waiting, operator.on_node.get(queue.index)
         if not queue.slices:
             waiting.pop(index, None)
             operator.late.pop(index, None)
@@ -220,23 +220,23 @@ class State:
         operator.moved[index] = queue
         if operator.sticky:
             return
-        here = operator.on_node.get(index)
-        if not here or queue.rows * (operator.s_per_row or 0.0) > AWAY_S * here:
+        work_s = queue.rows * (operator.s_per_row or 0.0)
+        if not here or (work_s > AWAY_S * here and work_s > self.call_s):
             operator.late[index] = queue
         elif operator.late:
             operator.late.pop(index, None)
 
     def count_rows(self, unit: UnitState, operator: OperatorState, step: int, counts: Counts) -> None:
         """Take in what a call counted for a unit; the counts are the unit's from now on."""
+        plan, mine = operator.plan, unit.counts
+        at = plan.index, step
         self.failed += counts.failed
-        if operator.plan.kind == "source":
-            self.read += counts.rows_in
-        at = operator.plan.index, step
+        self.read += counts.rows_in if plan.kind == "source" else 0
         (self.under_way.get(at) or self.under_way.setdefault(at, Counts())).shift(counts, 1)
-        if at in unit.counts:
-            unit.counts[at].add(counts)
+        if at in mine:
+            mine[at].add(counts)
         else:
-            unit.counts[at] = counts
+            mine[at] = counts
 
     def take_counts(self, unit: UnitState, void: bool = False) -> dict[tuple[int, int], Counts]:
         """What was counted for a unit, which is under way no longer; or begins again, so that they are
@@ -509,8 +509,8 @@ class State:
                      best_effort: bool = False) -> None:
         """Ask a worker to finish what it keeps of a unit; with `best_effort` only what failed."""
         unit.flushing += 1
-        units = ((unit.index, unit.attempt),)
-        self.submit(operator, worker, self.new_call(operator, "flush", units=units, best_effort=best_effort))
+        self.submit(operator, worker, self.new_call(operator, "flush", units=((unit.index, unit.attempt),),
+                                                    best_effort=best_effort))
 
     def begin(self, operator: OperatorState, call: CallState) -> None:
         """A call runs from now on. Not before does room count as taken: behind a paused call it would be for
