@@ -151,14 +151,15 @@ def findings_of(stage: Stage, step: str, counts: Counts) -> list[Finding]:
 
 
 def with_parts(counts: Mapping[str, Counts], part_of: Mapping[str, str],
-               reports: Mapping[str, Sequence[str]], behind: Collection[str] = ()) -> dict[str, Counts]:
+               reports: Mapping[str, Sequence[str]], behind: Collection[str] = (),
+               taken: Collection[tuple[str, str]] = ()) -> dict[str, Counts]:
     """The counts with those of the parts of composite stages (`part_of`: the main step of each) in their main
-    steps. `behind`: main steps that take rows from their parts only.
+    steps. `behind`: main steps that take rows from their parts only. `taken`: the ports that a step takes.
 
     Parts work on copies of what they compare, which are no records: only their work, their failures and what
     they found out (of columns what each `reports`) are counted. A main step absorbs what its parts sent it.
     One behind its parts is sent the records: of those that it absorbs, as one that puts them into another
-    order does, as many stay as it makes.
+    order does, as many stay as it makes. What its parts drop, make or fail on are records too.
     """
     whole = {name: counts[name] for name in counts if name not in part_of}
     for main in set(part_of.values()) & set(whole):
@@ -171,8 +172,17 @@ def with_parts(counts: Mapping[str, Counts], part_of: Mapping[str, str],
     for name, main in part_of.items():
         if name in counts and main in whole:
             part = counts[name]
-            whole[main].add(Counts(busy_s=part.busy_s, made=part.failed, failed=part.failed,
-                                   errors=part.errors, extra=part.extra,
+            ends = Counts(made=part.failed, failed=part.failed)
+            if main in behind:
+                left = {port for port in SIDE_OUTPUTS if (name, port) not in taken}
+                ends = Counts(made=part.made, absorbed=part.absorbed,
+                              dropped=part.dropped if "dropped" in left else {},
+                              duplicate=part.duplicate if "duplicate" in left else 0,
+                              failed=part.failed if "failed" in left else 0)
+                ends.rows_in = (sum(ends.dropped.values()) + ends.duplicate + ends.failed + ends.absorbed
+                                - ends.made)
+            whole[main].add(ends)
+            whole[main].add(Counts(busy_s=part.busy_s, errors=part.errors, extra=part.extra,
                                    by_value=part.by_value, memory=part.memory,
                                    columns={c: s for c, s in part.columns.items() if c in reports[name]}))
     return whole

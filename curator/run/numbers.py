@@ -70,7 +70,8 @@ class Numbers:
         """The same with parts of composites in their main steps."""
         behind = {s.name for s in self.plan.steps
                   if s.after and all(name in self.part_of for name, _ in s.after)}
-        return with_parts(by_step, self.part_of, self.reports, behind)
+        taken = {end for s in self.plan.steps if not s.implicit for end in s.after}
+        return with_parts(by_step, self.part_of, self.reports, behind, taken)
 
     def _by_step(self, lasting: bool = False) -> dict[str, Counts]:
         """The same by step, with the sinks that the plan added. `lasting`: not what open units wrote."""

@@ -20,7 +20,8 @@ from curator.api.resources import Node
 from curator.engine import protocol
 from curator.runtime.workers import Job
 
-SILENT_LOOKS = 15  # who has said nothing new for so many looks is gone
+SILENT_LOOKS = 15  # who has said nothing new for so many looks is gone, and after so many its word goes
+DEAD_LOOKS = 2 * SILENT_LOOKS
 # what strangers held in all of so many looks they hold; cores that we did not use for so long are idle
 IDLE_LOOKS = 5
 
@@ -198,3 +199,8 @@ class Heard:
         self.said = {name: (words, before[name][1] + 1 if before[name][0] == words else 0)
                      for name, words in said.items()}
         return [Claim(*json.loads(words)[:2]) for words, looks in self.said.values() if looks < SILENT_LOOKS]
+
+    @property
+    def dead(self) -> list[bytes]:
+        """Who has said nothing new for so long that nobody need keep what was said last."""
+        return [name for name, (_, looks) in self.said.items() if looks > DEAD_LOOKS]

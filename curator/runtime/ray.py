@@ -333,6 +333,8 @@ class RayRuntime:
                 internal_kv._internal_kv_put(me, words, overwrite=True, namespace=CLAIMS)
                 said = {name: internal_kv._internal_kv_get(name, namespace=CLAIMS) or b"[0, false]"
                         for name in internal_kv._internal_kv_list(b"", namespace=CLAIMS) if name != me}
+                for name in self.heard.dead:  # one that lives after all says it again
+                    internal_kv._internal_kv_del(name, namespace=CLAIMS)
                 state = get_cluster_resource_state(internal_kv.internal_kv_get_gcs_client())
                 requests = [(dict(r.request.resources_bundle), r.count)
                             for r in state.pending_resource_requests]

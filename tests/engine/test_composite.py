@@ -5,7 +5,7 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from curator import RecipeError, read
+from curator import RecipeError, read, stage
 from curator.api.errors import ContractError
 from curator.api.stage import Composite
 from curator.pipeline.plan import make_plan
@@ -24,8 +24,8 @@ def texts(tmp_path):
 
 def made(texts, out, *after):
     pipeline = lines(texts) >> Unlike()
-    for stage in after:
-        pipeline = pipeline >> stage
+    for one in after:
+        pipeline = pipeline >> one
     return pipeline >> JsonFiles(path=str(out))
 
 
@@ -122,12 +122,40 @@ def test_records_that_come_by_two_parts_are_given_once(tmp_path):
     assert not [a for a in result.stats["alarms"] if a["level"] == "error"]
 
 
-@pytest.mark.parametrize(("stage", "made", "absorbed", "written"), [(UnlikeAndTold(), 1, 0, 6), (Counted(), 0, 8, 1)])
-def test_what_a_composite_makes_of_copies_or_of_the_records_adds_up(texts, tmp_path, stage, made, absorbed, written):
-    result = (lines(texts) >> stage >> JsonFiles(path=str(tmp_path / "out"))).run(workers=0)
+@pytest.mark.parametrize(("whole", "made", "absorbed", "written"), [(UnlikeAndTold(), 1, 0, 6), (Counted(), 0, 8, 1)])
+def test_what_a_composite_makes_of_copies_or_of_the_records_adds_up(texts, tmp_path, whole, made, absorbed, written):
+    result = (lines(texts) >> whole >> JsonFiles(path=str(tmp_path / "out"))).run(workers=0)
     assert {key: result.records[key] for key in ("in", "made", "absorbed", "written")} == {
         "in": 9, "made": made, "absorbed": absorbed, "written": written}
     assert not [a for a in result.stats["alarms"] if a["level"] == "error"]
+
+
+@stage(needs={"text"})
+def split_long(batch):
+    """Two of each text of five characters, none is left of others; raises at a text of three."""
+    if any(len(text) == 3 for text in batch.column("text")):
+        raise ValueError("three")
+    rows = [at for at, text in enumerate(batch.column("text")) for _ in range(2 if len(text) == 5 else 1)]
+    made = batch.take(rows)
+    return made.with_columns({"id": [f"{i}-{n}" for n, i in enumerate(made.column("id"))]})
+
+
+class Front(Composite):
+    """Records that are dropped, fail, and are made before the last part sees any."""
+
+    def expand(self, rows, folder, storage_options):
+        return rows >> Drop(conditions={"short": "length(text) < 2"}) >> split_long >> Select(drop=["none"])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_records_that_end_or_are_made_in_front_of_the_last_part_add_up(tmp_path, workers):
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps({"text": "x" * n, "none": 0}) + "\n" for n in range(6)))
+    pipeline = read(str(tmp_path / "in.jsonl")) >> Front() >> JsonFiles(path=str(tmp_path / "out"))
+    result = pipeline.named("p", max_failed=1).run(workers=workers, check=False)
+    assert result.records == {"in": 6, "made": 1, "written": 4, "dropped": 2, "duplicate": 0, "failed": 1, "absorbed": 0}
+    assert by_name(result.stats)["front"]["dropped"] == {"short": 2}
+    assert not [a for a in result.stats["alarms"] if a["level"] == "error"]
+    assert len(kept_aside(tmp_path / "out", "dropped")) == 2
 
 
 class Nothing(Composite):

@@ -86,6 +86,12 @@ def test_a_run_that_says_nothing_new_is_gone_and_a_last_word_is_no_claim():
     for beat in range(20):
         found = heard.others(told | {b"a": b"[4, true, %d]" % beat})
     assert found == [Claim(4, True)]
+    assert heard.dead == [b"killed"]  # it may be removed; who was heard just now may come back
+    for beat in range(20):
+        heard.others({b"a": b"[4, true, %d]" % beat, b"b": b"[2, true, 2]"})
+    assert heard.dead == [b"b"]
+    heard.others({b"b": b"[2, true, 3]"})
+    assert heard.dead == []
 
 
 # -- the scheduler ------------------------------------------------------------------------------------------------

@@ -134,6 +134,18 @@ def test_a_run_its_shards_and_who_gathers_read_one_commit(server, tmp_path, capl
     assert all("new" in record for record in seen())
 
 
+def test_shards_where_a_run_of_something_else_was_stopped_do_not_each_take_their_own_version(server, tmp_path):
+    server.put("o/other", {"a.jsonl": b'{"text": "one"}\n'})
+    kept = tmp_path / "out" / "_run" / "versions.json"
+    kept.parent.mkdir(parents=True)
+    kept.write_text('{"hf://datasets/o/stopped": "0123456789"}')
+    made = read("hf://datasets/o/other") >> write(str(tmp_path / "out"), format="jsonl")
+    with pytest.raises(InputError, match=r"versions\.json is of a run that did not read hf://datasets/o/other: write to another"):
+        made.run(workers=0, shard="1/2")
+    kept.unlink()
+    assert made.run(workers=0, shard="1/2").ok
+
+
 def test_a_commit_is_forgotten_when_a_run_ends_well_that_asks_for_it_no_more(tmp_path):
     kept = tmp_path / "out" / "_run" / "versions.json"
     kept.parent.mkdir(parents=True)

@@ -36,6 +36,9 @@ def hold(plan: Plan, in_shards: bool) -> list[str]:
         folder.make()
         folder.create(VERSIONS, json.dumps(newest).encode())
     kept = _read(folder)
+    if in_shards and (others := newest.keys() - kept.keys()):  # the shards would not agree on a version
+        raise InputError(f"{folder.path_of(VERSIONS)} is of a run that did not read {min(others)}: write to "
+                         "another folder, or remove this file if that run is not to go on")
     for key, source in _sources(plan):
         began = kept.get(key)
         if began is None or began == source.pinned:
