@@ -6,7 +6,6 @@ import functools
 from collections import deque
 from typing import Any
 
-import cv2
 import numpy as np
 
 FLAT = 1.5  # deviation of luma below which a picture has no structure to compare
@@ -28,7 +27,7 @@ class Row:
         self._pictures = pictures
         self._flat = pictures.reshape(len(pictures), -1)
         size = self._flat.shape[1]
-        self._sums, self._squares = _sums(self._flat), _sums(self._flat, cv2.REDUCE_SUM2)
+        self._sums, self._squares = _sums(self._flat), _sums(self._flat, squares=True)
         self.mean = self._sums / size
         self._norms = np.sqrt(np.maximum(self._squares - self._sums * self.mean, 0))
         self.std = self._norms / size**0.5
@@ -39,7 +38,7 @@ class Row:
         Two flat pictures are alike (0), a flat one and another are not (1).
         """
         squares, norms, flat = self._squares, self._norms, self.std < FLAT
-        apart = _sums(cv2.absdiff(self._flat[1:], self._flat[:-1]), cv2.REDUCE_SUM2)
+        apart = _sums(_between(self._flat), squares=True)
         one, other = flat[:-1], flat[1:]
         none = one | other
         common = (squares[1:] + squares[:-1] - apart) / 2 - self._sums[1:] * self.mean[:-1]
@@ -56,11 +55,21 @@ class Row:
 def changes(pictures: np.ndarray) -> np.ndarray:
     """By how many levels each picture, uint8 [N, ...], differs from the one before, in the mean; [N - 1]."""
     flat = pictures.reshape(len(pictures), -1)
-    return _sums(cv2.absdiff(flat[1:], flat[:-1])) / flat.shape[1]
+    return _sums(_between(flat)) / flat.shape[1]
 
 
-def _sums(flat: np.ndarray, way: int = cv2.REDUCE_SUM) -> np.ndarray:
+def _between(flat: np.ndarray) -> np.ndarray:
+    """By how much each byte of a row differs from that of the row before."""
+    import cv2  # not where stages are only listed
+
+    return cv2.absdiff(flat[1:], flat[:-1])
+
+
+def _sums(flat: np.ndarray, squares: bool = False) -> np.ndarray:
     """Of each row, float64; of a thumbnail's squares 31 bits are enough."""
+    import cv2
+
+    way = cv2.REDUCE_SUM2 if squares else cv2.REDUCE_SUM
     return cv2.reduce(flat, 1, way, dtype=cv2.CV_32S)[:, 0].astype(np.float64)
 
 
@@ -119,6 +128,8 @@ class Bars:
         """Look at pictures, uint8 [N, H, W], of the block with this number. Those that are black all over say nothing."""
         while self._blocks and self._blocks[0][0] <= block - self.WINDOW:
             self._count(*self._blocks.popleft()[1:], sign=-1)
+        import cv2
+
         rows = cv2.reduce(pictures.reshape(-1, pictures.shape[2]), 1, cv2.REDUCE_MAX).reshape(pictures.shape[:2])
         bright = rows.max(axis=1) > 2 * _BAR_LEVEL
         if bright.any():
