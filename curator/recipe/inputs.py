@@ -49,6 +49,9 @@ def reads(recipe: str, inputs: Sequence[str]) -> dict[str, str]:
         raise CuratorError(f"{recipe} reads by {name}, which takes no path, so it cannot read {inputs[0]}. "
                            f"What it takes instead is shown by: curator stages {name}")
     before, others = steps.get(name), {key: value for key, value in steps.items() if key != name}
+    kinds = endings(inputs[0]) if found is None and gives_texts(name) else []
+    if kinds and not any(_lists({name: before}, kind) for kind in kinds):
+        found = format_of(f"x{kinds[0]}")  # a folder or a glob of tables
     if (found not in TABLES or found == name or not (name in TABLES or gives_texts(name))
             # a reader of source code takes .json itself
             or (name not in TABLES and _lists({name: before}, ending(inputs[0]).lower()))):

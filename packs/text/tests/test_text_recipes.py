@@ -105,6 +105,23 @@ def test_documents_from_json_lines(tmp_path):
     assert stats["records"]["written"] == 1
 
 
+@pytest.mark.parametrize("named", ["", "/*.gz", "/**"])
+def test_a_folder_or_a_glob_of_json_lines_is_read_as_such_where_a_recipe_names_documents(tmp_path, named):
+    (tmp_path / "in").mkdir()
+    lines = (json.dumps({"id": f"x{n}", "text": "\n".join(SENTENCES[n:])}) + "\n" for n in range(2))
+    (tmp_path / "in/docs.jsonl.gz").write_bytes(gzip.compress("".join(lines).encode()))
+    done, stats, _ = run(tmp_path, "text/documents", f"{tmp_path}/in{named}")
+    assert done.exit_code == 0, done.output
+    assert stats["records"]["written"] == 2
+
+
+def test_documents_stay_documents_where_tables_lie_beside_them(tmp_path, folder):
+    (folder / "d.jsonl").write_text("")
+    (folder / "e.jsonl").write_text("")
+    (folder / "f.jsonl").write_text("")
+    assert run(tmp_path, "text/documents", str(folder))[1]["records"]["in"] == 3
+
+
 def test_dedup_keeps_the_longest_of_look_alikes(tmp_path):
     text = " ".join(SENTENCES)
     texts = [text, text.upper(), f"{text} One more sentence stands here.", " ".join(SENTENCES[:4]), SPAM]
