@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import cProfile
-import itertools
 import pstats
 import resource
 import sys
@@ -13,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from time import perf_counter, process_time
-from typing import Any
+from typing import Any, ClassVar
 
 from curator.api.batch import Batch
 from curator.api.errors import CuratorError
@@ -75,7 +74,7 @@ def profile(pipeline: Graph, stage: str, records: int = 500,
         raise CuratorError(f"{stage} is a {'sink' if isinstance(node.stage, Sink) else 'reduction'}: what is "
                            "watched is a source, or a stage with a `process`")
     with tempfile.TemporaryDirectory(prefix="curator-profile-") as folder, _Watch(stage, record) as watch:
-        spied = _spied(node.stage, watch.token)
+        spied = _spied(node.stage)
         watched = pipeline.with_stages(lambda one: spied if one is node else one.stage)
         whole = sampled(watched, records, folder)
         result = run(whole.pipeline, workers=0)
@@ -85,22 +84,21 @@ def profile(pipeline: Graph, stage: str, records: int = 500,
 
 
 class _Watch:
-    """Measures the calls of a stage. The stage is copied on its way to where it works, so it finds this by
-    its token."""
+    """Measures the calls of a stage, one stage at a time. That is copied on its way to where it works, so it
+    finds this as `now`."""
 
-    tokens = itertools.count()
-    open: dict[int, _Watch] = {}
+    now: ClassVar[_Watch]
 
     def __init__(self, stage: str, record: RecordedCalls | None) -> None:
-        self.found, self.record, self.token = StageProfile(stage), record, next(self.tokens)
+        self.found, self.record = StageProfile(stage), record
         self.profiler, self.began_at = cProfile.Profile(), 0
 
     def __enter__(self) -> _Watch:
-        self.open[self.token] = self
+        _Watch.now = self
         return self
 
     def __exit__(self, *error: object) -> None:
-        del self.open[self.token]
+        del _Watch.now
         self.found.functions = _functions(self.profiler)
 
     def set_up(self, setup: Callable[[Context], None], ctx: Context) -> None:
@@ -137,17 +135,17 @@ def _whole(answer: Any) -> Any:
     return answer if isinstance(answer, (Batch, Outputs)) else list(answer)
 
 
-def _spied(stage: Stage, token: int) -> Stage:
+def _spied(stage: Stage) -> Stage:
     kind: Any = type(stage)
 
     def setup(self: Any, ctx: Context) -> None:
-        _Watch.open[token].set_up(lambda ctx: kind.setup(self, ctx), ctx)
+        _Watch.now.set_up(lambda ctx: kind.setup(self, ctx), ctx)
 
     def process(self: Any, batch: Batch) -> Any:
-        return _Watch.open[token].process(lambda batch: kind.process(self, batch), batch)
+        return _Watch.now.process(lambda batch: kind.process(self, batch), batch)
 
     def read(self: Any, unit: Any) -> Iterator[Any]:
-        answers, watch = iter(kind.read(self, unit)), _Watch.open[token]
+        answers, watch = iter(kind.read(self, unit)), _Watch.now
         while (answer := watch.measure(lambda: next(answers, None))) is not None:
             yield answer
 
