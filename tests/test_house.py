@@ -212,9 +212,9 @@ LINES = {
     "run/raydata": 941,
     "run": 3767,
     "explore": 1478,
-    "results": 2235,
+    "results": 2226,
     "outside": 1104,
-    "trial": 1464,
+    "trial": 1462,
     "scaffold": 199,
     "cli": 1460,
     ".": 324,
@@ -234,7 +234,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 14607
-    assert sum(LINES.values()) <= 43065
+    assert sum(LINES.values()) <= 43054
 
 
 def test_nothing_names_a_machine():

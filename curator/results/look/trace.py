@@ -17,7 +17,7 @@ from curator.pipeline.graph import Graph
 from curator.results.look.failures import own_line
 from curator.results.output import RunOutput
 from curator.results.places import UNIT
-from curator.results.tables import columns_in, sql_name, sql_text
+from curator.results.tables import columns_in, sql_name
 from curator.trial.preview import Wanted, preview
 
 FOUND_MAX = 20  # records that are listed where several are meant
@@ -126,7 +126,8 @@ def _life(output: RunOutput, db: Any, columns: Mapping[str, str], graph: Graph |
                           "AND _file = ? LIMIT 1", [identity, place, stage, file]).fetchall()
     there = {name for one in output.places if (one.kind, one.stage) == (place, stage)
              for name in output.columns(one)}
-    row = {name: value for name, value in zip(shown, values, strict=True) if name in there}
+    held = dict(zip(shown, values, strict=True))
+    row = {name: value for name, value in held.items() if name in there}
     why = {"dropped": "reason", "duplicate": "duplicate_of", "failed": "error"}.get(place, "")
     reason = str(row.get(why) or "")
     condition = _conditions(graph, stage).get(reason, "") if place == "dropped" else ""
@@ -136,7 +137,7 @@ def _life(output: RunOutput, db: Any, columns: Mapping[str, str], graph: Graph |
     copies, copies_count = _kin(db, columns, "duplicate_of", identity)
     unit = re.search(UNIT, file)
     return Life(id=identity, place=place, stage=stage, source=str(row.get("source") or ""), file=file,
-        row=_row(output, db, file, identity), unit=unit[1] if unit else "",
+        row=held["_row"], unit=unit[1] if unit else "",
         passed=_passed(output, row, stage, place), why=reason, condition=condition,
         values={name: row.get(name) for name in sorted(read)}, others=chain,
         parents=_chain(db, row.get("parent"), "parent"), children=children, children_count=children_count,
@@ -235,16 +236,6 @@ def _kin(db: Any, columns: Mapping[str, str], column: str, identity: str) -> tup
                       f"ORDER BY id LIMIT {KIN_MAX}", [identity]).fetchall()
     return (tuple(Found(id=str(r[0]), place=r[1], stage=r[2], source=r[3] or "") for r in rows),
             rows[0][4] if rows else 0)
-
-
-def _row(output: RunOutput, db: Any, file: str, identity: str) -> int | None:
-    """The row of a record in its file, where that is Parquet."""
-    if not file.endswith(".parquet") or not output.folder.is_local:
-        return None
-    found = db.execute("SELECT file_row_number FROM "
-                       f"read_parquet({sql_text(output.path_of(file))}, file_row_number = true) WHERE id = ?",
-                       [identity]).fetchall()
-    return found[0][0] if found else None
 
 
 def rerun(output: RunOutput, life: Life) -> list[StagePreview]:
