@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import click
 
 from curator.cli.loading import run_argument
@@ -11,7 +14,8 @@ from curator.cli.loading import run_argument
 @run_argument
 @click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="PORT",
               help="Port on this machine [default: one that is free].")
-@click.option("--no-browser", is_flag=True, help="Open no browser; only print the address.")
+@click.option("--no-browser", is_flag=True,
+              help="Open no browser, only print the address [default where there is no display].")
 @click.option("--media-root", metavar="FOLDER",
               help="Show media outside of the run that records refer to by `path`, if they lie in here.")
 def explore(folder: str, port: int, no_browser: bool, media_root: str | None) -> None:
@@ -30,7 +34,8 @@ def explore(folder: str, port: int, no_browser: bool, media_root: str | None) ->
         with Server(questions, port) as server:
             click.echo(f"{questions.output.stats['name']}: {server.url}")
             click.echo("Ctrl-C ends it.", err=True)
-            if not no_browser:
+            displays = {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()
+            if not no_browser and (displays or sys.platform != "linux"):
                 click.launch(server.url)
             server.serve_forever()
     except KeyboardInterrupt:

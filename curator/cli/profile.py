@@ -10,7 +10,7 @@ import click
 
 from curator.api.errors import CuratorError
 from curator.api.format import count, duration, plural, rate, share, size
-from curator.cli.loading import load_recipe, recipe_options
+from curator.cli.loading import inputs_argument, load_recipe, recipe_options
 from curator.observe.report.terminal import PLAIN_WIDTH
 
 if TYPE_CHECKING:
@@ -21,13 +21,15 @@ FUNCTIONS_MAX = 15
 
 @click.command(short_help="Show where the time of a stage goes.")
 @recipe_options
+@inputs_argument
 @click.option("--stage", required=True, metavar="NAME", help="The stage to watch, as the recipe calls it.")
 @click.option("--probe", type=click.IntRange(min=1), default=500, metavar="RECORDS", show_default=True,
               help="How many records from all over the input.")
 @click.option("--record", metavar="FILE", help="Keep the batches of its calls, for `curator call FILE`.")
-def profile(recipe: str, settings: tuple[str, ...], out: str | None, stage: str, probe: int,
-            record: str | None) -> None:
-    """Run a sample of RECIPE's input in this process, watch one stage, and show where its time goes.
+def profile(recipe: str, inputs: tuple[str, ...], settings: tuple[str, ...], out: str | None, stage: str,
+            probe: int, record: str | None) -> None:
+    """Run a sample of what RECIPE reads, or of the INPUTs, in this process, watch one stage, and show where
+    its time goes.
 
     Writes nothing but FILE.
     """
@@ -36,7 +38,7 @@ def profile(recipe: str, settings: tuple[str, ...], out: str | None, stage: str,
     from curator.trial.profile import profile as watch
     from curator.trial.sample import find
 
-    pipeline = load_recipe(recipe, settings, out)
+    pipeline = load_recipe(recipe, settings, out, inputs)
     find(pipeline, stage)
     with RecordedCalls(record, dump(pipeline), stage) if record else nullcontext() as kept:
         found = watch(pipeline, stage, probe, kept)

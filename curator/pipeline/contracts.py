@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 import pyarrow as pa
 
 from curator.api.errors import ContractError, InputError, RecipeError
+from curator.api.format import listing
 from curator.api.names import suggestion
 from curator.api.stage import FunctionStage, Reduce, Sink, Source, Stage
 from curator.pipeline.checkpoint import payloads
@@ -96,7 +97,7 @@ def columns_at(ends: tuple[End, ...], after: dict[Node, dict | None], kept: Coll
 
 def _check_need(node: Node, stage: str, name: str, kind: pa.DataType | None, before: dict) -> None:
     if name not in before:
-        there_are = f"there are {', '.join(sorted(before)) or 'none'} (`rename` renames one)"
+        there_are = f"there are {listing(sorted(before), 12) or 'none'} (`rename` renames one)"
         hint = suggestion(name, before, "", quoted=True) or _maker(name) + there_are
         for holder, kind_held in before.items():
             if (kind_held is not None and pa.types.is_struct(kind_held)

@@ -224,3 +224,23 @@ def test_the_command_says_what_is_wrong_with_a_folder(tmp_path):
 
     told = CliRunner().invoke(main, ["explore", str(tmp_path), "--no-browser"])
     assert (told.exit_code, "holds no run" in told.output) == (2, True)
+
+
+@pytest.mark.parametrize(("words", "display", "opened"), [((), "", 0), ((), ":0", 1), (("--no-browser",), ":0", 0)])
+def test_a_browser_is_opened_where_there_is_a_display(tmp_path, monkeypatch, words, display, opened):
+    from click.testing import CliRunner
+
+    from curator.cli.main import main
+
+    def stop(server):
+        raise KeyboardInterrupt
+
+    launched = []
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setattr("click.launch", launched.append)
+    monkeypatch.setattr(Server, "serve_forever", stop)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    monkeypatch.setenv("DISPLAY", display) if display else monkeypatch.delenv("DISPLAY", raising=False)
+    told = CliRunner().invoke(main, ["explore", str(made(tmp_path, texts(30)).folder.uri), *words])
+    assert "http://127.0.0.1:" in told.output
+    assert len(launched) == opened

@@ -99,6 +99,12 @@ def test_the_command_shows_functions_and_keeps_calls(recipe, tmp_path):
     assert "dropped" in again.output
 
 
+def test_the_command_watches_a_stage_over_another_input(recipe, tmp_path):
+    (tmp_path / "three.jsonl").write_text('{"text": "a"}\n' * 3)
+    shown = CliRunner().invoke(main, ["profile", str(recipe), str(tmp_path / "three.jsonl"), "--stage", "drop"]).output
+    assert "3 records" in shown
+
+
 @pytest.mark.parametrize(("arguments", "message"), [
     (["profile", "RECIPE", "--stage", "dorp"], "did you mean drop"), (["profile", "RECIPE", "--stage", "to_jsonl"], "is a sink"),
     (["call", "RECIPE"], "holds no recorded calls"), (["call", "gone.calls"], "holds no recorded calls")])

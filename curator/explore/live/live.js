@@ -113,7 +113,7 @@ function workers(hop, operator) {
   const total = starting + working + idle;
   const dots = total <= 24 ? [["working", working], ["starting", starting], ["", idle]]
     .flatMap(([style, n]) => Array.from({ length: n }, () => h("i", { class: style }))) : [];
-  const words = `${working} of ${total} worker${total === 1 ? "" : "s"}${starting ? `, ${starting} begin` : ""}`;
+  const words = `${working} of ${total} worker${total === 1 ? "" : "s"}${starting ? `, ${starting} starting` : ""}`;
   return h("header", {}, h("span", { class: "dots", "aria-hidden": true }, dots), h("span", {}, words));
 }
 
