@@ -136,16 +136,16 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
             errors = gather(plan, units, lock, replace)
         endpoint = None if metrics_port is None else stack.enter_context(contextlib.closing(
             Endpoint(metrics_port)))
-        ledgers, former = ledgers_of(plan, lock)
-        plan = check(plan, ledgers, former, units, prune)
+        ledgers = ledgers_of(plan, lock)
+        plan = check(plan, ledgers, units, prune)
         if lock.after_kill:
             remove_half_written(plan.out)
         if replay is not None:
             replay.check(plan)
             replace = replay.refuse
-            for phase, ledger in zip(plan.phases, ledgers, strict=True) if replay.keep_passed else ():
+            for phase, ledger in zip(plan.phases, ledgers, strict=False) if replay.keep_passed else ():
                 ledger.adopt(phase)
-        check_edit(plan, ledgers, former, units, replace)
+        check_edit(plan, ledgers, units, replace)
         folder = plan.out.sub("_run")
         folder.make()  # that it cannot be written is found before the work, not after it
         if part is None:
@@ -165,7 +165,7 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
         about = {name: manifest[name] for name in ("began", "command", "versions", "machine")}
         if part is not None:
             about["shard"] = str(part)
-        begun = _Run(plan, units, ledgers, former, context, watch, about, replay)
+        begun = _Run(plan, units, ledgers, context, watch, about, replay)
         begun.numbers.errors_before = errors | begun.numbers.errors_before
         if not inline:  # what making the plan took is the workers'
             sql.let_go()
@@ -222,12 +222,12 @@ def _loop_of(engine: Engine, plan: Plan, workers: int | None, replay: Replay | N
 
 
 class _Run:
-    """`former`: ledgers of phases that the plan does not have any more."""
+    """A run that nothing is in the way of. `ledgers`: as `ledgers_of` gives them."""
 
-    def __init__(self, plan: Plan, units: list[tuple[int, Unit]], ledgers: list[Ledger], former: list[Ledger],
-                 context: RunContext, watch: Callable[[Mapping[str, Any]], None] | None,
-                 about: Mapping[str, Any], replay: Replay | None = None) -> None:
-        self.plan, self.units, self.out, self.ledgers, self.former = plan, units, plan.out, ledgers, former
+    def __init__(self, plan: Plan, units: list[tuple[int, Unit]], ledgers: list[Ledger], context: RunContext,
+                 watch: Callable[[Mapping[str, Any]], None] | None, about: Mapping[str, Any],
+                 replay: Replay | None = None) -> None:
+        self.plan, self.units, self.out, self.ledgers = plan, units, plan.out, ledgers
         self.context, self.watch, self.replay = context, watch, replay
         self.loops: list[Loop] = []  # of the phases that were begun
         self.numbers = Numbers(plan, self.loops, context.machine.cpus, about)
@@ -267,8 +267,8 @@ class _Run:
         # Results of later phases that an edit made untrue are cleared before any work begins.
         for phase in self.plan.phases[1:]:
             self.ledgers[phase.number].expire(phase)
-        for ledger in self.former:
-            ledger.abolish()
+        while len(self.ledgers) > len(self.plan.phases):
+            self.ledgers.pop().abolish()
         begun = False
         while len(self.loops) < len(self.plan.phases):
             phase = self.plan.phases[len(self.loops)]

@@ -59,10 +59,10 @@ def _before(plan: Plan, units: list[tuple[int, Unit]]) -> list[str]:
         return []
     if holder(plan.out) is not None:
         return [f"a run works in {plan.out.uri} now"]
-    ledgers, former = ledgers_of(plan, None)
-    if not any(ledger.records for ledger in (*ledgers, *former)):
+    ledgers = ledgers_of(plan, None)
+    if not any(ledger.records for ledger in ledgers):
         return []
-    lines = list(find_edit(plan, ledgers, former, units).lines(plan.out.uri))
+    lines = list(find_edit(plan, ledgers, units).lines(plan.out.uri))
     if lost := describe_lost(plan, ledgers[0], units):
         lines.append(f"{lost}; --prune removes them")
     if missing := describe_missing(plan, ledgers):

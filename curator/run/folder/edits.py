@@ -126,24 +126,19 @@ class Edit(Goes):
             yield f"removed first: {self}"
 
 
-def find_what_goes(plan: Plan, ledgers: Sequence[Ledger], former: Sequence[Ledger],
-                   units: Collection[tuple[int, Unit]]) -> Edit:
-    """What an edit takes away, in all phases, and no more: all that a run has to know which nobody asks.
-
-    `former`: ledgers of phases that the plan does not have any more.
-    """
+def find_what_goes(plan: Plan, ledgers: Sequence[Ledger], units: Collection[tuple[int, Unit]]) -> Edit:
+    """What an edit takes away, in all phases, and no more: all that a run has to know which nobody asks."""
     found = Edit(total=len(units))
-    same = _count_what_goes(found, plan, ledgers, former, units)
+    same = _count_what_goes(found, plan, ledgers, units)
     before = _manifest(plan).get("name") if found.files else None
     if before is not None and (before != plan.pipeline.name or not same):
         found.other = before
     return found
 
 
-def find_edit(plan: Plan, ledgers: Sequence[Ledger], former: Sequence[Ledger],
-              units: Collection[tuple[int, Unit]]) -> Edit:
+def find_edit(plan: Plan, ledgers: Sequence[Ledger], units: Collection[tuple[int, Unit]]) -> Edit:
     """What an edit does again, too. New and changed inputs are no edit."""
-    found = find_what_goes(plan, ledgers, former, units)
+    found = find_what_goes(plan, ledgers, units)
     if found.other is not None:
         return found
     stale, again = _count_what_is_done(found, plan, ledgers, units)
@@ -160,15 +155,15 @@ def find_edit(plan: Plan, ledgers: Sequence[Ledger], former: Sequence[Ledger],
     return found
 
 
-def _count_what_goes(found: Edit, plan: Plan, ledgers: Sequence[Ledger], former: Sequence[Ledger],
+def _count_what_goes(found: Edit, plan: Plan, ledgers: Sequence[Ledger],
                      units: Collection[tuple[int, Unit]]) -> bool:
     """Gives whether what lies there was made by this recipe, as it was before."""
     read: set[str] = set()
-    keys_of = [{step.name: step.key for step in phase.steps} for phase in plan.phases] + [{} for _ in former]
-    same = any(stage.key == keys.get(stage.name) for ledger, keys in zip(ledgers, keys_of, strict=False)
+    keys_of = [{step.name: step.key for step in phase.steps} for phase in plan.phases]
+    keyed = list(zip(ledgers, keys_of + [{}] * (len(ledgers) - len(keys_of)), strict=True))
+    same = any(stage.key == keys.get(stage.name) for ledger, keys in keyed
                for stages in {brief.stages for brief in ledger.records.values()} for stage in stages)
-    outdated = ((ledger, keys, record) for ledger, keys in zip([*ledgers, *former], keys_of, strict=True)
-                for record in ledger.outdated(keys))
+    outdated = ((ledger, keys, record) for ledger, keys in keyed for record in ledger.outdated(keys))
     for ledger, keys, record in outdated:
         read = read or {part.uri for _, unit in units for part in unit.parts}
         edited = {name: stage for name, stage in record.stages.items() if stage.key != keys.get(name)}
@@ -186,7 +181,7 @@ def _count_what_is_done(found: Edit, plan: Plan, ledgers: Sequence[Ledger],
     stale: set[str] = set()
     again: set[str] = set()
     moved = False  # what is spooled for later phases is made anew, and so are their units
-    for phase, ledger in zip(plan.phases, ledgers, strict=True):
+    for phase, ledger in zip(plan.phases, ledgers, strict=False):
         names = [step.name for step in phase.steps if not step.spool]
         if moved:
             stale |= _stale(phase, ledger) if ledger.records else set()

@@ -77,17 +77,15 @@ def check_free(plan: Plan) -> None:
             step.stage.may_publish()
 
 
-def check(plan: Plan, ledgers: Sequence[Ledger], former: Sequence[Ledger],
-          units: Collection[tuple[int, Unit]], prune: bool | Callable[[str], Any] = False) -> Plan:
+def check(plan: Plan, ledgers: Sequence[Ledger], units: Collection[tuple[int, Unit]],
+          prune: bool | Callable[[str], Any] = False) -> Plan:
     """Nothing but an edit is in the way of a run in a folder that is its own; see `curator.run.run.run` for
     `prune`. Gives the plan, with a note of what was written and is gone.
-
-    `former`: ledgers of phases that the plan does not have any more.
 
     Raises:
         CuratorError: files of others in a sink's folder, or results of vanished inputs.
     """
-    _check_sinks(plan, [*ledgers, *former])
+    _check_sinks(plan, ledgers)
     if lost := describe_lost(plan, ledgers[0], units):
         if not prune:
             raise CuratorError(f"{lost}. `curator run` with --prune (prune=True) removes them; or write to "
@@ -98,7 +96,7 @@ def check(plan: Plan, ledgers: Sequence[Ledger], former: Sequence[Ledger],
         if not prune:
             return replaced(plan, notes=(*plan.notes, f"{missing}. Put them back, or run with --prune "
                                                       "(prune=True), which makes them again"))
-        for ledger in ledgers:
+        for ledger in ledgers[:len(plan.phases)]:
             if paths := [file.path for file in ledger.missing(plan)]:
                 ledger.lose(paths)
         if callable(prune):
@@ -106,21 +104,21 @@ def check(plan: Plan, ledgers: Sequence[Ledger], former: Sequence[Ledger],
     return plan
 
 
-def check_edit(plan: Plan, ledgers: Sequence[Ledger], former: Sequence[Ledger],
-               units: Collection[tuple[int, Unit]], replace: bool | Callable[[str], bool] = False) -> None:
+def check_edit(plan: Plan, ledgers: Sequence[Ledger], units: Collection[tuple[int, Unit]],
+               replace: bool | Callable[[str], bool] = False) -> None:
     """What an edit would remove may go; see `curator.run.run.run` for `replace`.
 
     Raises:
         CuratorError: it may not.
     """
-    goes = find_what_goes(plan, ledgers, former, units)
+    goes = find_what_goes(plan, ledgers, units)
     if goes.strange:
         raise CuratorError(f"{goes.strange[0]} was made when {plan.out.uri} lay elsewhere, and outside of a "
                            "folder that was moved or copied an edit removes nothing. Write to another "
                            "folder, or give the sink another path")
     if not goes.files or replace is True:
         return
-    described = find_edit(plan, ledgers, former, units).describe(plan.out.uri)
+    described = find_edit(plan, ledgers, units).describe(plan.out.uri)
     if goes.other is not None:
         raise CuratorError(f"{described}. Write to another folder (--out, out=), or say --replace "
                            "(replace=True)")
@@ -176,7 +174,7 @@ def describe_lost(plan: Plan, ledger: Ledger, units: Collection[tuple[int, Unit]
 
 def describe_missing(plan: Plan, ledgers: Sequence[Ledger]) -> str:
     """The files with written records that somebody has removed, in a sentence; empty if none was."""
-    gone = [file for ledger in ledgers for file in ledger.missing(plan)]
+    gone = [file for ledger in ledgers[:len(plan.phases)] for file in ledger.missing(plan)]
     if not gone:
         return ""
     return (f"{plan.out.uri} lacks {plural(len(gone), 'file')} that the run there wrote, with "

@@ -76,8 +76,8 @@ class Brief(NamedTuple):
         return (self.depends[at:at + 8].hex() for at in range(0, len(self.depends), 8))
 
 
-def ledgers_of(plan: Plan, lock: Lock | None) -> tuple[list[Ledger], list[Ledger]]:
-    """The ledgers of a plan's phases, and of those that it does not have any more. The folder must be ours.
+def ledgers_of(plan: Plan, lock: Lock | None) -> list[Ledger]:
+    """The ledgers of a plan's phases, then of those that it does not have any more. The folder must be ours.
 
     `lock`: of the folder; None to look only.
     """
@@ -85,9 +85,8 @@ def ledgers_of(plan: Plan, lock: Lock | None) -> tuple[list[Ledger], list[Ledger
     while plan.out.sub("_run").exists(f"{FOLDER}-{count + 1}"):
         count += 1
     sinks = [step for step in plan.steps if isinstance(step.stage, Sink)]
-    ledgers = [Ledger(plan.out, number, sinks, owner, lock.confirm if lock else Lock().confirm)
-               for number in range(count)]
-    return ledgers[:len(plan.phases)], ledgers[len(plan.phases):]
+    return [Ledger(plan.out, number, sinks, owner, lock.confirm if lock else Lock().confirm)
+            for number in range(count)]
 
 
 class Ledger:
