@@ -27,9 +27,7 @@ class Account:
         self.name, self.stage, self.only_unit = name, stage, only_unit
         self.adds, self.amounts = adds, amounts
         self._ids = batch.rows.column("id")
-        self._rows = len(batch)
-        self._seen: np.ndarray | None = None  # which rows came out; None before the first
-        self._all = False
+        self._lost = np.ones(len(batch), dtype=bool)  # which rows did not come out
         sizes = ({only_unit: len(batch)} if only_unit is not None
                  else {unit: len(at) for unit, at in rows_by_unit(batch).items()})
         self.counts = {unit: Counts(rows_in=rows, made=-rows) for unit, rows in sizes.items()}
@@ -47,7 +45,7 @@ class Account:
             raise StageError(self.name, "answered a batch that was not made from the one given (take, "
                                         "filter, split, explode, with_columns, select): the engine cannot "
                                         "tell which row became which")
-        self._mark(answer.rows.column(ROW).to_numpy())
+        self._lost[answer.rows.column(ROW).to_numpy()] = False
         for unit, rows in self._tables(answer):
             counts = self.counts.setdefault(unit, Counts())
             counts.made += rows.num_rows
@@ -68,26 +66,15 @@ class Account:
         Raises:
             StageError: rows are nowhere; it names their ids.
         """
-        if not self._all:
-            lost = np.ones(self._rows, dtype=bool) if self._seen is None else ~self._seen
-            if lost.any():
-                ids = tuple(self._ids.filter(pa.array(lost)).to_pylist())
-                raise StageError(self.name, f"{len(ids)} of {self._rows} rows are on no port; a stage sends "
-                                            "on every row it is "
-                                            "given, on `dropped` if need be, or names it as absorbed", ids)
+        rows = len(self._lost)
+        if self._lost.any():
+            ids = tuple(self._ids.filter(pa.array(self._lost)).to_pylist())
+            raise StageError(self.name, f"{len(ids)} of {rows} rows are on no port; a stage sends on every "
+                                        "row it is given, on `dropped` if need be, or names it as absorbed",
+                             ids)
         for counts in self.counts.values():
-            counts.busy_s += busy_s * counts.rows_in / self._rows
+            counts.busy_s += busy_s * counts.rows_in / rows
         return self.counts
-
-    def _mark(self, found: np.ndarray) -> None:
-        if self._all:
-            return
-        if self._seen is None:
-            if len(found) == self._rows and (found == np.arange(self._rows)).all():  # mostly it is so
-                self._all = True
-                return
-            self._seen = np.zeros(self._rows, dtype=bool)
-        self._seen[found] = True
 
     def _tables(self, batch: Batch) -> Iterator[tuple[int, pa.Table]]:
         """The columns that are counted by value, for each unit; text and media are not copied for it."""

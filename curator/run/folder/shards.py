@@ -70,15 +70,12 @@ class Shard:
         """Whether the unit is of this shard: its key alone says so, so that inputs may come and go."""
         return int(unit.key, 16) % self.count == self.number - 1
 
+    @property
+    def name(self) -> str:
+        return f"{self.number}-of-{self.count}"
+
     def folder(self, out: Folder) -> Folder:
-        return out.sub(f"{SHARDS}/{self.number}-of-{self.count}")
-
-    def mark(self, out: Folder) -> None:
-        """From now on there may be something to gather."""
-        out.sub(SHARDS).write(f"{self.number}-of-{self.count}.json", b"{}")
-
-    def unmark(self, out: Folder) -> None:
-        out.sub(SHARDS).delete(f"{self.number}-of-{self.count}.json")
+        return out.sub(f"{SHARDS}/{self.name}")
 
     def plan(self, whole: Plan) -> Plan:
         """What the shard does: the first phase of the whole, in a folder of its own.
@@ -115,7 +112,7 @@ class Shard:
             raise CuratorError(f"{out.uri} has results of {plural(edited, 'unit')} that are to be done "
                                "again, by another recipe or by a run that never was in shards: run "
                                "without --shard, or write to another folder")
-        self.mark(out)
+        out.sub(SHARDS).write(f"{self.name}.json", b"{}")  # from now on there may be something to gather
         return [(at, u) for (at, u), need in zip(units, needs, strict=True)
                 if self.has(u) and (need is not True or u.key in own)]
 
@@ -185,7 +182,7 @@ def _take_in(shard: Shard, ledger: Ledger) -> None:
                      for path in stage.named()), ledger.out)
         ledger.take_over(own)
         own.give_up()
-        shard.unmark(ledger.out)
+        ledger.out.sub(SHARDS).delete(f"{shard.name}.json")
     finally:
         lock.release()
 
