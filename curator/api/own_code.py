@@ -19,15 +19,20 @@ HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class that was made by code, not by
 
 @functools.cache
 def _cared_for() -> frozenset[str]:
-    """Packages whose authors say by `version` that a stage answers differently: the core and the packs."""
+    """Packages whose authors say by `version` that a stage answers differently: the core and the packs. Not a
+    pack that is installed to be edited: who works on one would get old results. Ours lie beside the core."""
     points = importlib.metadata.entry_points(group="curator.packs")
-    return frozenset({"curator", *(point.value.partition(":")[0].partition(".")[0] for point in points)})
+    tops = {point.value.partition(":")[0].partition(".")[0] for point in points}
+    ours = Path(__file__).resolve().parents[2]
+    found = {top: spec and spec.origin for top in tops for spec in [spec_of(top)]}
+    return frozenset({"curator", *(top for top, file in found.items() if not file or _is_installed_path(file)
+                                   or Path(file).resolve().is_relative_to(ours))})
 
 
 def installed(module: str) -> bool:
     """Whether a module belongs to Python, a distribution, the core or a pack, and is not the user's own.
 
-    A distribution that is installed to be edited is the user's own, unless it is a pack.
+    A distribution that is installed to be edited is the user's own.
     """
     if module == "__main__":
         return False

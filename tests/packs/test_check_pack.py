@@ -1,5 +1,6 @@
 """`check_pack` passes a good pack, and tells the author of a broken one what to do."""
 
+import importlib
 import sys
 
 import pyarrow as pa
@@ -8,6 +9,7 @@ import pytest
 from curator.api.tasks import TextBatch
 from curator.stages import Drop
 from curator.testing import check_pack
+from tests.packs.conftest import STAGE, Site
 
 ROWS = TextBatch(pa.table({"id": ["a", "b", "c"], "source": ["s"] * 3, "text": ["x", None, "yy"], "more": [1, 2, 3]}))
 RECIPE = """
@@ -226,3 +228,17 @@ def test_what_a_pack_imports_beyond_what_is_open_to_it_is_named_with_its_line(si
     site.install("loud", f"{code}\n{site.stage}")
     with pytest.raises(AssertionError, match=told):
         check_pack("loud", [(stages().Shout(), ROWS)])
+
+
+def test_the_code_counts_in_a_pack_that_is_edited_and_the_version_in_one_that_is_installed(site, tmp_path, monkeypatch):
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    for name, where, counts in (("edited", site, True), ("released", Site(folder), False)):
+        place, told = where.install(name), []
+        for code in (STAGE, STAGE.replace(".upper()", ".upper().strip()")):
+            (place / "__init__.py").write_text(code)
+            importlib.invalidate_caches()
+            sys.modules.pop(f"stranger_{name}", None)
+            told.append(importlib.import_module(f"stranger_{name}").Shout().fingerprint())
+        assert (told[0] != told[1]) == counts
