@@ -50,9 +50,8 @@ def installed(module: str) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _is_installed_path(path: str) -> bool:
-    library = Path(os.__file__).resolve().parent
-    return not {"site-packages",
-                "dist-packages"}.isdisjoint(Path(path).parts) or Path(path).resolve().is_relative_to(library)
+    library, packages = Path(os.__file__).resolve().parent, {"site-packages", "dist-packages"}
+    return not packages.isdisjoint(Path(path).parts) or Path(path).resolve().is_relative_to(library)
 
 
 def installed_class(cls: type) -> bool:

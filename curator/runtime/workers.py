@@ -63,8 +63,8 @@ class ProcessGroup:
     living: set[int] = field(default_factory=set)
     setups: list[float] = field(default_factory=list)  # seconds, of the ranks that are ready
     exhausted: bool = False  # of rank 0
-    # by call that not all ranks have answered
-    answers: dict[int, list[tuple[int, protocol.Done]]] = field(default_factory=dict)
+    # by rank, of each call that not all have answered
+    answers: dict[int, dict[int, protocol.Done]] = field(default_factory=dict)
     stopping: bool = False
 
     @property
@@ -191,11 +191,9 @@ class Workers:
         return []
 
     def _answered(self, group: ProcessGroup, rank: int, answer: protocol.Done) -> list[ev.Event]:
-        answers = group.answers.setdefault(answer.call, [])
-        answers.append((rank, answer))
-        if len(answers) < group.size:
-            return []
-        return [found for by, found in group.answers.pop(answer.call) if by == 0]
+        answers = group.answers.setdefault(answer.call, {})
+        answers[rank] = answer
+        return [group.answers.pop(answer.call)[0]] if len(answers) == group.size else []
 
     def _lost(self, group: ProcessGroup, rank: int, ended: protocol.Ended) -> ev.WorkerLost:
         """A worker is gone, or must go: end what is left of it."""
@@ -209,18 +207,14 @@ class Workers:
                              setup=not group.is_ready, fatal=ended.fatal, step=step, first=first)
 
     def _end(self, group: ProcessGroup) -> None:
+        """End what is left of a worker, of which nothing more is told."""
+        del self.groups[group.start.worker]
         for rank, process in enumerate(group.processes):
             if process in group.living:
                 self._ask(group, rank, protocol.EndProcess(process, kill=True))
-        self._forget(group)
-
-    def _forget(self, group: ProcessGroup) -> None:
-        del self.groups[group.start.worker]
-        for process in group.processes:
             del self.rank_of[process]
-        for answers in group.answers.values():
-            for _, answer in answers:
-                self._drop(answer)
+        for answer in (answer for answers in group.answers.values() for answer in answers.values()):
+            self._drop(answer)
 
     def _drop(self, message: protocol.FromProcess) -> None:
         if isinstance(message, (protocol.Emitted, protocol.Done)):

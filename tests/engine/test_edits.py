@@ -114,7 +114,8 @@ def test_an_edit_before_a_barrier_names_all_behind_it_and_one_behind_it_nothing_
     pipeline(texts, out, CountText()).run(workers=0)
     told = said(pipeline(texts, out, CountText(), word="x"))
     assert told[1] == "edited: drop_word (word: x, was bad)"
-    assert told[2].startswith("done again: lines, drop_word, count_text, shout, json_files (2 units, 3 records")
+    assert told[2].startswith("done again, as no checkpoint lies before the edit: lines, drop_word, count_text, shout, "
+                              "json_files (2 units, 3 records")
     told = said(pipeline(texts, out, CountText(add=5)))
     assert told[3] == "not again: lines, drop_word"
 

@@ -83,8 +83,8 @@ class Owner:
 
         `inside`: in the run's folder, where files of former ids are this output's too.
         """
-        ids, number = "|".join((self.id,
-                                *self.former)) if inside else self.id, r"\d+" if phase is None else phase
+        ids = "|".join((self.id, *self.former)) if inside else self.id
+        number = r"\d+" if phase is None else phase
         return re.compile(
             rf"(?:^|/)(?:{re.escape(TEMPORARY)})?(part-[0-9a-f]{{16}}-(?:{ids})-{number}-\d+-\d+(?!\d).*)$",
             re.DOTALL)
