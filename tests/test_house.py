@@ -193,7 +193,7 @@ def test_no_error_is_swallowed():
 # Physical lines a room, a ratchet: a number falls with the code, and rises only with a feature that needs it. "." are the files
 # beside the rooms.
 LINES = {
-    "api": 2150,
+    "api": 2149,
     "machine": 451,
     "io": 5862,
     "io/tables": 2089,
@@ -208,9 +208,9 @@ LINES = {
     "worker": 2267,
     "observe": 2939,
     "testing": 1292,
-    "runtime": 1356,
+    "runtime": 1347,
     "run/raydata": 941,
-    "run": 3756,
+    "run": 3754,
     "explore": 1478,
     "results": 2226,
     "outside": 1104,
@@ -233,8 +233,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 14589
-    assert sum(LINES.values()) <= 43043
+    assert sum(LINES[room] for room in SLIM_CORE) <= 14577
+    assert sum(LINES.values()) <= 43031
 
 
 def test_nothing_names_a_machine():

@@ -103,9 +103,7 @@ def make_runtime(job: Job, context: RunContext, spared: set[str]) -> tuple[Runti
 
     if context.leave_ray is None:
         context.leave_ray = connect(context.ray, context.cores)
-
-    runtime = RayRuntime(job, context.ray, context.cores,
-                         lambda kind, text: context.report(Report(kind, text)))
+    runtime = RayRuntime(job, context.cores, lambda kind, text: context.report(Report(kind, text)))
     context.observer.publish_to(runtime.gauge)
     return runtime, runtime.nodes
 

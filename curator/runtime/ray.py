@@ -159,19 +159,18 @@ class NodeAgent:
 
 
 class RayRuntime:
-    """Workers on the nodes of a Ray cluster.
+    """Workers on the nodes of the Ray cluster that this process is connected to.
 
-    `address`: of the cluster; "local" for one of our own on this machine. `cores`: to use in all, None for
-    what is free. `tell`: (kind, text) for the log of the run. `nodes`: what is leased, by node number; those
-    who come later are told as events.
+    `cores`: to use in all, None for what is free. `tell`: (kind, text) for the log of the run. `nodes`: what
+    is leased, by node number; those who come later are told as events.
 
     Raises:
-        CuratorError: the cluster cannot be reached, or has no node that could run a stage.
+        CuratorError: the cluster has no node that could run a stage.
     """
 
     gauge = Gauge
 
-    def __init__(self, job: Job, address: str = "local", cores: float | None = None,
+    def __init__(self, job: Job, cores: float | None,
                  tell: Callable[[ev.ReportKind, str], None] = lambda kind, text: None) -> None:
         self.workers = Workers(job, lambda node: self.members[node].address if node in self.members else "")
         self.job, self.tell, self.wants = job, tell, Wants.of(job, cores)
@@ -191,7 +190,6 @@ class RayRuntime:
         self.watcher = threading.Thread(target=self._watch, name="nodes", daemon=True)
         self.has = ""  # what the cluster has, in words
         self.checked = False  # whether the cluster can ever give what the stages need
-        self.disconnect = connect(address, cores)
         if cores is not None:
             request_resources(num_cpus=int(cores))  # where the cluster starts nodes by itself
         try:
@@ -240,7 +238,7 @@ class RayRuntime:
         return events
 
     def close(self) -> None:
-        """End every worker and agent, and leave the cluster; returns when they are gone."""
+        """End every worker and agent; returns when they are gone."""
         self.closing.set()
         if ray.is_initialized():
             with contextlib.suppress(RayError):  # the cluster may be the reason why this run ends
@@ -255,7 +253,6 @@ class RayRuntime:
         self.members.clear()
         if self.watcher.is_alive():
             self.watcher.join(CLOSE_S)
-        self.disconnect()
 
     def _send(self) -> None:
         """All requests so far, in one call an agent."""

@@ -51,7 +51,7 @@ from ray.cluster_utils import Cluster
 from ray.experimental import internal_kv
 
 from curator.runtime import ray as runtime_ray
-from curator.runtime.ray import RayRuntime
+from curator.runtime.ray import RayRuntime, connect
 
 pytestmark = pytest.mark.ray
 
@@ -94,10 +94,11 @@ def cluster():
 @pytest.fixture
 def start(cluster, tmp_path):
     """Makes a runtime for stages; after the test nothing of it is left."""
-    made, left = [], []
+    made, left, leave = [], [], []
 
     def make(*stages, cores=None, nodes=2, **options):
-        runtime = RayRuntime(job_of(tmp_path, *stages), cluster.address, cores, **options)
+        leave.append(connect(cluster.address, cores))
+        runtime = RayRuntime(job_of(tmp_path, *stages), cores, **options)
         made.append(runtime)
         # What the test before this one held may not be free yet.
         wait_until(lambda: runtime.wait(0.05) is not None and len(runtime.nodes) == nodes, 60)
@@ -108,6 +109,8 @@ def start(cluster, tmp_path):
     yield make
     for one in made:
         one.close()
+    for disconnect in leave:
+        disconnect()
     assert not ray.is_initialized()
     wait_until(lambda: not any(Path(folder).exists() for folder in left))
 
