@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import os
 import pickle
+import resource
 from pathlib import Path
 
 import fsspec
@@ -473,3 +474,21 @@ def test_a_folder_below_that_may_not_be_listed_is_the_one_that_is_named(tmp_path
     monkeypatch.setattr(os, "scandir", refused)
     with pytest.raises(InputError, match=rf"cannot list {tmp_path}/in/closed: no permission"):
         list_files(str(tmp_path / "in"))
+
+
+def test_a_pipe_that_is_named_is_told_and_nobody_waits_for_it(tmp_path):
+    os.mkfifo(tmp_path / "a.jsonl")
+    for path in (str(tmp_path / "a.jsonl"), str(tmp_path / "*"), "/dev/zero"):
+        with pytest.raises(InputError, match=r"is a pipe or a device|matches no file"):
+            listed(path, "")
+
+
+def test_a_file_that_cannot_grow_takes_no_room_any_more(tmp_path):
+    before, file = resource.getrlimit(resource.RLIMIT_FSIZE), Folder.open(str(tmp_path)).open_file("a", "wb")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, before[1]))
+    try:
+        with pytest.raises(InputError, match=rf"cannot write {tmp_path}/a: .*ulimit -f unlimited"):
+            file.write(b"x" * (1 << 20))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not list(tmp_path.iterdir())  # its writer may be ended before it takes anything back

@@ -53,8 +53,12 @@ class Output:
         self._written = 0
 
     def write(self, data) -> int:
-        with explained("write", self.uri):
-            self._write(data)
+        try:
+            with explained("write", self.uri):
+                self._write(data)
+        except BaseException:  # what it took of a full disk is free again
+            self.abort()
+            raise
         count = memoryview(data).nbytes
         self._written += count
         return count
@@ -150,9 +154,17 @@ class LocalFiles:
                                         else os.path.expanduser(path)))
 
     def info(self, path: str) -> FileInfo | None:
-        """The file or folder at a path, None where there is nothing."""
+        """The file or folder at a path, None where there is nothing.
+
+        Raises:
+            InputError: it is a pipe or a device.
+        """
         with suppress(FileNotFoundError, NotADirectoryError):
-            return _info(path, os.stat(path))
+            found = os.stat(path)
+            if not _is_lasting(found):
+                raise InputError(f"{path} is a pipe or a device, which can be read only once, if at all: "
+                                 "write what it gives into a file")
+            return _info(path, found)
         return None
 
     def ls(self, path: str) -> list[FileInfo]:
@@ -165,7 +177,7 @@ class LocalFiles:
                     if not entry.is_symlink() or os.path.exists(entry.path):
                         seen = entry.stat()
                         # who reads a pipe may wait for ever
-                        if stat.S_ISDIR(seen.st_mode) or stat.S_ISREG(seen.st_mode):
+                        if _is_lasting(seen):
                             found.append(_info(entry.path, seen))
         return found
 
@@ -246,6 +258,11 @@ def _on_disk(path: str) -> str:
         return path
     was = os.fsdecode(_ESCAPED.sub(lambda found: bytes.fromhex(found[1].decode()), os.fsencode(path)))
     return was if os.path.lexists(was) else path
+
+
+def _is_lasting(found: os.stat_result) -> bool:
+    """Whether it is a file or a folder."""
+    return stat.S_ISDIR(found.st_mode) or stat.S_ISREG(found.st_mode)
 
 
 def _info(path: str, found: os.stat_result) -> FileInfo:
