@@ -303,7 +303,7 @@ def _stays(state: State, operator: OperatorState, queue: Queue, patient: bool) -
 def _rows_wanted(state: State, operator: OperatorState, queue: Queue) -> int:
     batch, pace = operator.plan.batch_size, operator.s_per_row
     if pace is None:
-        return batch or FIRST_ROWS
+        return batch or min(FIRST_ROWS, *(s.stage.batch_size or FIRST_ROWS for s in operator.plan.steps))
     gaps_s = GAPS * state.gap_s
     took_s = CALL_S[0] if gaps_s < CALL_S[0] else gaps_s if gaps_s < CALL_S[1] else CALL_S[1]
     if took_s < state.call_s:

@@ -251,22 +251,25 @@ def make_stage(name: str = "", ports: tuple[str, ...] = ("out",), batch_size: in
     return stage
 
 
-def chain(*stages: Stage, steps: Mapping[int, int] = {}) -> list[Operator]:
+def chain(*stages: Stage, steps: Mapping[int, int | list[Stage]] = {}) -> list[Operator]:
     """A source, these stages one after the other, and the sinks: `written` and one for each step's failed rows.
 
-    A stage named "dedup" or "limit" is stateful. `steps`: how many steps an operator is fused of, by its index.
+    A stage named "dedup" or "limit" is stateful. `steps`: how many steps an operator is fused of, by its index, or the stages behind
+    its first.
     """
     stages = (make_stage(), *stages)
     sinks, operators = ["written"], []
     for index, stage in enumerate(stages):
         kind = "source" if not index else "stateful" if stage.name in ("dedup", "limit") else "map"
-        count = steps.get(index, 1)
+        more = steps.get(index, 1)
+        fused = [stage] * more if isinstance(more, int) else [stage, *more]
+        count = len(fused)
         last = index == len(stages) - 1
         routes = {(count - 1, "out"): (Target(len(stages), 0) if last else Target(index + 1),)}
         for step in range(count):
             sinks.append(f"failed/{index}.{step}")
             routes[step, "failed"] = (Target(len(stages), len(sinks) - 1),)
-        made = tuple(Step(f"op{index}.{s}", stage, "key") for s in range(count))
+        made = tuple(Step(f"op{index}.{s}", one, "key") for s, one in enumerate(fused))
         operators.append(Operator(index, kind, made, ("out",) * (count - 1), routes))
     return [*operators, Operator(len(stages), "sink", tuple(sink_step(name) for name in sinks))]
 

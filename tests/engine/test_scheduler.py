@@ -94,6 +94,13 @@ def test_the_first_calls_are_small_and_later_ones_as_long_as_they_should_be():
     assert harness.call_of(1).rows == 20  # 0.2 s of work
 
 
+def test_a_first_call_is_no_larger_than_a_step_asks_for():
+    """As where films are probed, and cut one by one by the same worker: all of a unit would be one call, and others had nothing."""
+    harness = Harness(make_stage(), steps={1: [make_stage(batch_size=1)]}, cpus=2)
+    harness.read(4)
+    assert harness.call_of(1).rows == 1
+
+
 def test_where_many_work_calls_are_longer_so_that_the_driver_can_tell_all_of_them_what_to_do(monkeypatch):
     monkeypatch.setattr("curator.engine.state.CALLS_S", 0.5)  # for each that works a call lasts two seconds more, at least
     harness = Harness(make_stage(), cpus=8, units=2)

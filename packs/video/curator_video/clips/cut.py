@@ -77,7 +77,7 @@ class Cut(Stage):
     encoder: str | None = None
     storage_options: dict[str, Any] | None = setting(default=None)
 
-    batch_size = 16
+    batch_size = 32
     version = 2
 
     def __post_init__(self) -> None:

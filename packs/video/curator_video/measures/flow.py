@@ -17,6 +17,8 @@ GRADIENT = 3.0       # levels a pixel under which nothing tells where a place ha
 EDGE = 2             # pixels at the sides that are not asked for the camera's motion: what they show leaves the picture
 EVERY = 2            # rows and columns are asked
 LEAST_PLACES = 8
+LOOKED, OF = 2, 4     # steps that follow each other, of so many, are looked at
+FEW = 8              # steps that are looked at all
 TOGETHER = 64        # steps that are fitted at once
 TEXTURED = 0.02      # of the pixels that must be above, so that a camera's motion can be told
 SCALES = np.geomspace(4.0, 0.25, 8)  # pixels of a thumbnail, for each round of the fit: so far off a place has a quarter of its weight
@@ -42,7 +44,7 @@ def motion(thumbs: np.ndarray | None, times: np.ndarray | None, width: int, heig
     pictures = _inside(clip, chosen)
     scale = np.array([width / thumbs.shape[2], height / thumbs.shape[1]]) / math.hypot(width, height)
     steps = np.diff(times[chosen])
-    pairs = [k for k in range(len(chosen) - 1) if shots[k] == shots[k + 1] and steps[k] > 0]
+    pairs = [k for k in _looked(len(chosen) - 1) if shots[k] == shots[k + 1] and steps[k] > 0]
     if not pairs or min(pictures.shape[1:]) < LEAST_SIDE:
         return values
     finder: Any = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)  # `calc` makes the array that its stubs ask for
@@ -63,6 +65,15 @@ def _chosen(times: np.ndarray, fps: float) -> np.ndarray:
     usual = float(np.median(np.diff(times)))
     step = max(1, round(1 / fps / usual)) if usual > 0 else 1
     return np.arange(0, len(times), step)
+
+
+def _looked(count: int) -> list[int]:
+    """The numbers of the steps that are looked at, in pairs, as shake is of two; where in its four steps a pair lies changes, so that
+    what comes again and again, as where somebody walks with the camera, is not always met at the same place."""
+    if count <= FEW:
+        return list(range(count))
+    begins = (first + int(0.618 * first / OF % 1 * (OF - LOOKED + 1)) for first in range(0, count, OF))
+    return [k for begin in begins for k in range(begin, min(begin + LOOKED, count))]
 
 
 def _inside(clip: Thumbs, chosen: np.ndarray) -> np.ndarray:

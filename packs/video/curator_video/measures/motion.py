@@ -19,9 +19,10 @@
 Null: all where there are fewer than 2 frames, or no two of one shot; those of the camera where the picture has too little
 structure to tell; shake where no three frames follow each other.
 
-Flow: DIS (Kroeger et al. 2016) between thumbnails of 64 x 36 without black bars, about `fps` of them a second; steps across cuts
-are left out. The camera's motion is the shift, growth and turn that most textured places have in common, by least squares
-reweighted after Geman and McClure 1987.
+Flow: DIS (Kroeger et al. 2016) between thumbnails of 64 x 36 without black bars, about `fps` of them a second. Of each four such
+steps two that follow each other are looked at, of clips with up to eight steps all; steps across cuts are left out. The camera's
+motion is the shift, growth and turn that most textured places have in common, by least squares reweighted after Geman and McClure
+1987.
 
 On textures moved by known paths (320 x 240 at 25 frames a second) shifts of 2, 3, 8 and 16 pixels a frame are found to 1 %, a
 growth of 1 % a frame and a turn of 1 degree to 8 %; grain of 5 levels has 0.002 diagonals a second, a still 0; a square of 8 %
@@ -54,13 +55,13 @@ class Motion(Stage):
     Adds the columns of the table in `curator_video.measures.motion`. Null where there are no two frames. Needs `thumbs` and
     `thumb_times`, and of `frames` the shape only: `video.decode` makes all three.
 
-    `fps`: thumbnails a second that are compared with the next, about; more find faster and shorter motion, and cost more. `shake` is of a
-    step: of a film by hand it is 1.4 times as large with 8 as with 12.
+    `fps`: steps a second, about, of which every second pair is looked at; more find faster and shorter motion, and cost more.
+    `shake` is of a step: of a film by hand it is 1.4 times as large with 8 as with 12.
     """
 
     fps: float = 8.0
 
-    version = 3
+    version = 4
 
     def __post_init__(self) -> None:
         if not 0 < self.fps < math.inf:

@@ -36,6 +36,7 @@ MAX_STREAMS = 64  # more is a bomb
 _BUFFER = 1 << 16  # bytes of one read
 _NEAR_S = 3.0  # so far ahead decoding on is cheaper than a jump to the keyframe before
 _BACK_S = (0, 1, 2, 4, 8, 16, 32)  # how much earlier a jump is tried again that came out too late: open GOP, mpegts
+_EARLY_S = 60.0  # before the first picture: what lies there is not shown, or is sound
 _JUMP_S = 10.0  # a gap as long as this is looked at twice: the time of one picture may be damaged
 _PATIENCE = 50  # demuxing errors in a row, after which there is nothing more to come
 _STILL = 2_000  # packets without one picture, after which there is none to come: some 30 seconds
@@ -153,7 +154,7 @@ class Film:
 
         Without `reopen` it is where it is, for a jump.
         """
-        if reopen:
+        if reopen and not self._at_start():
             self._open()
         self._last = math.inf
         self._pending: tuple[float, Any] | None = None
@@ -235,6 +236,16 @@ class Film:
             if size > self._max_pixels:
                 raise BadFilm(f"too_large: {size:,} pixels, more than {self._max_pixels:,}") from error
             raise BadFilm(f"no_decoder: for {self.stream.codec_context.name} ({_words(error)})") from error
+
+    def _at_start(self) -> bool:
+        """Jump to the beginning, where a file has a list of its packets, so that this is certain: opening it reads that list anew."""
+        if self.format != "mov":
+            return False
+        try:
+            self.container.seek(math.floor((self.first_s - _EARLY_S) * self._den / self._num), stream=self.stream)
+        except (FFmpegError, OSError):
+            return False
+        return True
 
     def _chosen(self) -> Any:
         """The largest video stream that is no attached picture: not the one that is marked as default."""

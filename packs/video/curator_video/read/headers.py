@@ -87,12 +87,15 @@ def scanned(film: Film) -> dict[str, Any]:
     scan = Scan()
     sound = film.container.streams.audio[0] if film.container.streams.audio else None
     base = None if sound is None else sound.time_base
-    per_sample = 0.0 if sound is None or base is None or not sound.codec_context else 1 / ((sound.codec_context.sample_rate or 1) * base)
+    per_sample = 0.0
+    if sound is not None and base is not None and sound.codec_context:
+        per_sample = float(1 / ((sound.codec_context.sample_rate or 1) * base))
+    number = film.stream.index
     for packet in film.packets(None if sound is None else sound.index):
-        if packet.stream_index == film.stream.index:
+        if packet.stream_index == number:
             scan.add(packet)
         else:
-            scan.add_sound(packet, float(per_sample))
+            scan.add_sound(packet, per_sample)
     tick = 1 / film.rate if film.by_count else film.stream.time_base
     ticks = np.arange(scan.shown) if film.by_count else np.asarray(scan.pts, np.int64) - film.origin
     shown = np.sort(ticks[ticks >= 0])
