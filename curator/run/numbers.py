@@ -18,7 +18,7 @@ from curator.engine.balance.allocation import Allocation, in_words
 from curator.engine.events import Stop
 from curator.engine.placement import allocation_of
 from curator.engine.scheduler import failures_allowed, too_many_failed
-from curator.engine.snapshot import snapshot_of
+from curator.engine.snapshot import running_s, snapshot_of
 from curator.io.files.folder import Folder
 from curator.io.files.listing import CLUSTERS
 from curator.observe.stats import (
@@ -241,6 +241,7 @@ class Numbers:
         busiest = max(busy, key=lambda name: busy[name])
         seconds, cores = time.monotonic() - self.began, self._ask_allocation()
         name = f"{busiest} ({busy[busiest] / sum(busy.values()):.0%} of the work)"
+        total += running_s(state, time.monotonic()) if state else 0.0
         share = min(1.0, total / seconds / cores)
         if seconds < SHORT_S:
             return f"{name}; in so short a run, starting the workers counts most"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -489,6 +490,17 @@ def test_a_watcher_is_told_which_stage_rows_wait_for_while_it_is_set_up(tmp_path
 
     slow = Slow(marks=str(tmp_path)).with_(name="slow")
     assert (lines(texts) >> slow >> sink(tmp_path / "out")).run(workers=3, watch=watch).ok
+
+
+def test_a_call_that_is_under_way_keeps_its_core_busy(tmp_path, monkeypatch):
+    monkeypatch.setattr("curator.run.numbers.SHORT_S", 0.0)
+    texts = write_lines(tmp_path / "in", a=["gate"])
+
+    def watch(shot):
+        if re.search(r"the 4 cores are only (1\d|2[0-5])% busy", shot["limit"]):  # one of four
+            (tmp_path / "open").touch()
+
+    assert (lines(texts) >> Trouble(marks=str(tmp_path)) >> sink(tmp_path / "out")).run(workers=4, watch=watch).ok
 
 
 # -- plans ----------------------------------------------------------------------------------------------------------------
