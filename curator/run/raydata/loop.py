@@ -90,12 +90,12 @@ class RayDataLoop(Loop):
             return None
         for error in work.errors:
             self.errors.setdefault(error.stage, error)
-        for index, who in work.actors.items():
+        for (index, who), seconds in work.seconds.items():
             seen = self.actors.setdefault(index, set())
             seen.add(who)
             self.workers[index] = len(seen)
             name = operators[index].name
-            self.busy[name] = self.busy.get(name, 0.0) + work.seconds[index]
+            self.busy[name] = self.busy.get(name, 0.0) + seconds
         commit = commit_of(work, operators)
         if work.stop is not None:
             self.ledger.add_evidence(commit.files)

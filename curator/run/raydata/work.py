@@ -39,8 +39,8 @@ class Work:
     """A unit on its way. `source`: the operator that reads it; `need`: the steps to run, None for all.
 
     `counts`: by operator and step; `flushed`: what was kept of it, by operator; `seconds`: of calls, by
-    operator; `actors`: who worked on it, by operator. `stop`: why the run cannot go on; what failed until
-    then is still written. `unread`: it is not read, as nobody wants more.
+    operator and actor. `stop`: why the run cannot go on; what failed until then is still written. `unread`:
+    it is not read, as nobody wants more.
     """
 
     unit: int
@@ -50,8 +50,7 @@ class Work:
     parcels: list[Parcel] = field(default_factory=list)
     counts: dict[tuple[int, int], Counts] = field(default_factory=dict)
     flushed: dict[int, Flushed] = field(default_factory=dict)
-    seconds: dict[int, float] = field(default_factory=dict)
-    actors: dict[int, str] = field(default_factory=dict)
+    seconds: dict[tuple[int, str], float] = field(default_factory=dict)
     errors: list[FirstError] = field(default_factory=list)
     stop: Stop | None = None
     unread: bool = False

@@ -171,8 +171,8 @@ class Group:
             self._send(work, operator, output.step, output.port, output.ref.data)
         for step, counts in counted:
             work.count(operator.index, step, counts)
-        work.actors[operator.index] = self.who
-        work.seconds[operator.index] = (work.seconds.get(operator.index, 0.0) + time.perf_counter() - began)
+        at = operator.index, self.who
+        work.seconds[at] = work.seconds.get(at, 0.0) + time.perf_counter() - began
         return None
 
     def _send(self, work: Work, operator: Operator, step: int, port: str, batch: Batch) -> None:
