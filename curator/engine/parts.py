@@ -329,14 +329,13 @@ def operator_state(operator: Operator, operators: Sequence[Operator], gpus: bool
     need = operator.resources
     upstream: set[int] = set()
     for other in reversed(operators[:operator.index]):
-        reaches = {t.operator for targets in other.routes.values() for t in targets}
-        if operator.index in reaches or reaches & upstream:
+        if operator.index in other.consumers or other.consumers & upstream:
             upstream.add(other.index)
     sticky = operator.kind in ("sink", "stateful")
     state = OperatorState(
         plan=operator, sticky=sticky, upstream=frozenset(upstream), cpus=need.cpus / need.ranks,
         exclusive=bool((need.gpus and gpus) or need.ranks > 1),
-        consumers=tuple(sorted({t.operator for targets in operator.routes.values() for t in targets})),
+        consumers=tuple(sorted(operator.consumers)),
         likely=frozenset(t.operator for (_, port), targets in operator.routes.items()
                          if port not in SIDE_OUTPUTS for t in targets),
         producers=tuple(o.index for o in operators

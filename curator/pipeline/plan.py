@@ -120,6 +120,11 @@ class Operator:
         return "write" if self.kind == "sink" else " + ".join(names)
 
     @cached_property
+    def consumers(self) -> frozenset[int]:
+        """The operators that its rows go to."""
+        return frozenset(t.operator for targets in self.routes.values() for t in targets)
+
+    @cached_property
     def resources(self) -> Resources:
         return max((s.stage.resources for s in self.steps), key=lambda r: (r.gpus, r.cpus))
 
@@ -159,9 +164,6 @@ class Phase:
         sinks = self.operators[-1]
         return next(((t, sinks.steps[t.step]) for t in targets
                      if t.operator == sinks.index and sinks.steps[t.step].checkpoint), None)
-
-    def consumers(self, operator: int) -> set[int]:
-        return {t.operator for targets in self.operators[operator].routes.values() for t in targets}
 
     def short_circuit(self, operator: int) -> bool:
         """True when every row of every source goes through this operator."""

@@ -30,7 +30,7 @@ def _stale(phase: Phase, source: int, done: Mapping[str, str], whole: bool) -> s
     reached = {source}
     for operator in phase.operators:
         if operator.index in reached:
-            reached |= phase.consumers(operator.index)
+            reached |= operator.consumers
     found: set[Target] = set()
     for operator in reversed([o for o in phase.operators if o.index in reached]):
         stale = {at for at, step in enumerate(operator.steps)

@@ -131,5 +131,5 @@ def commit_of(work: Work, operators: Sequence[Operator]) -> Commit:
     reached = {work.source}
     for operator in operators:
         if operator.index in reached:
-            reached |= {t.operator for targets in operator.routes.values() for t in targets}
+            reached |= operator.consumers
     return units.commit_of(operators, work.unit, 0, work.counts, work.flushed.items(), reached, work.wants)
