@@ -28,7 +28,8 @@ from curator.run.folder.guard import paths_of
 
 def manifest_of(plan: Plan, machine: Node) -> dict[str, Any]:
     """For `manifest.json`: names and versions of all that decides, the command, the machine."""
-    used = {type(step.stage).__module__.partition(".")[0] for step in plan.steps}
+    used = {type(stage).__module__.partition(".")[0] for step in plan.steps
+            for stage in (step.stage, *step.stage.inner().values())}
     versions = {pack.distribution: pack.version for pack in packs.installed()
                 if pack.module.partition(".")[0] in used}
     versions |= {"python": platform.python_version(), "pyarrow": pa.__version__}

@@ -172,7 +172,8 @@ def test_a_hash_is_no_excerpt(tmp_path):
     assert group.examples[0]["excerpt"] == "talk.wav"
 
 
-def test_sounds_are_played_from_columns_and_from_archives(tmp_path):
+@pytest.mark.parametrize("kind", ["audio", "video"])  # a branch may have sound where the films are elsewhere
+def test_sounds_are_played_from_columns_and_from_archives(tmp_path, kind):
     (tmp_path / "dropped").mkdir()
     lost = {"id": ["quiet"], "source": ["a"], "reason": ["quiet"], "bytes": [b"fLaC quiet"]}
     pq.write_table(pa.table(lost), tmp_path / "dropped/a.parquet")
@@ -184,7 +185,7 @@ def test_sounds_are_played_from_columns_and_from_archives(tmp_path):
             archive.addfile(member, io.BytesIO(data))
     files = [{"path": path, "port": port, "stage": "s"} for path, port in (
         ("b.tar", "written"), ("b.parquet", "written"), ("dropped/a.parquet", "dropped"))]
-    stats = {"files": files, "stages": [{"name": "s"}], "example_columns": {"bytes": "audio"}}
+    stats = {"files": files, "stages": [{"name": "s"}], "example_columns": {"bytes": kind}}
     written, dropped = find_examples(stats, Folder.open(str(tmp_path)))
     played = [base64.b64decode(one["audio"].partition("base64,")[2]) for one in (*written.examples, *dropped.examples)]
     assert played == [b"fLaC kept", b"OggS too", b"fLaC quiet"]

@@ -259,7 +259,8 @@ def _shown(row: Mapping[str, Any], shown: Mapping[str, str], kind: str, most: in
     """The columns of a kind as data URIs, of what a browser shows and there is room for; one "" where there
     is none."""
     found = []
-    for column in (column for column, as_kind in shown.items() if as_kind == kind):
+    kinds = set(_PLAYED) if kind in _PLAYED else {kind}  # a column of films may be one of sound in a branch
+    for column in (column for column, as_kind in shown.items() if as_kind in kinds):
         data = row.get(column)
         if (isinstance(data, bytes) and len(data) <= most
                 and (media := media_type(data[:HEAD_BYTES])).startswith(f"{kind}/")):

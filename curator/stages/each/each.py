@@ -26,7 +26,6 @@ from curator.api.findings import Alarm, Finding, Line, Shown, Summed
 from curator.api.format import count, plural
 from curator.api.resources import Resources
 from curator.api.stage import (
-    SIDE_OUTPUTS,
     Composite,
     Context,
     Contract,
@@ -41,7 +40,7 @@ from curator.engine.protocol import Call, Failed, Ref, Slice
 from curator.io.files.folder import Folder
 from curator.pipeline.contracts import check_contracts
 from curator.pipeline.graph import End, Node, unique
-from curator.pipeline.plan import Operator, Step, Target
+from curator.pipeline.plan import Operator, Step
 from curator.stages.columns import require
 from curator.stages.each.folds import gathered, type_of
 from curator.stages.each.found import Found
@@ -103,8 +102,7 @@ class Each(Stage):
         self._gathered = gathered(self.gather)
         self.resources = together([stage.resources for stage in self.steps])
         self.requires = {name: get for stage in self.steps for name, get in stage.requires.items()}
-        limits = [stage.timeout_s for stage in self.steps if stage.timeout_s is not None]
-        self.timeout_s = max(limits, default=None)
+        self.timeout_s = max((one.timeout_s for one in self.steps if one.timeout_s is not None), default=None)
         sparse = {name for stage in self.steps for name in stage.sparse}
         self.sparse = tuple(one.into for one in self._gathered if one.column in sparse)
         self.contract()  # what can be said against the types is said now
@@ -206,17 +204,13 @@ class Each(Stage):
         items = Items(payload=self.payload, as_=self.as_, per_item=self.per_item)
         named = [("items", items), *self.inner().items()]
         steps = tuple(Step(f"{self.name} > {name}", stage, "") for name, stage in named)
-        last = len(steps) - 1
-        ends = [(last, "out"), *((at, port) for at in range(len(steps)) for port in SIDE_OUTPUTS)]
-        none = frozenset[str]()  # no payload leaves
-        operator = Operator(0, "map", steps, ("out",) * last, dict.fromkeys(ends, (Target(0),)),
-                            dict.fromkeys(ends, none))
+        operator = Operator(0, "map", steps, ("out",) * len(self.steps), {})  # all ends where it is gathered
         self._found = Found(operator, self._names, self._gathered)
         self._runner = Runner(operator, self._found.put, lambda batch: batch, Folder(""), ctx.progress,
                               answer=self._found)
         only = self._runner.steps[-1]
-        if last == 1 and None not in only.adds.values():  # no later step wants items while they are in the
-            only.most_bytes = only.stage.batch_bytes  # cache, and no payload is made: fewer and larger calls
+        if len(steps) == 2 and None not in only.adds.values():  # no step wants items from the cache, and none
+            only.most_bytes = only.stage.batch_bytes  # makes a payload: fewer and larger calls
         self._known: tuple[dict, dict] = {}, {}
         self._runner.setup(ctx, once=lambda name, do: None)  # by `setup_node`
 
@@ -235,14 +229,14 @@ class Each(Stage):
         (done,) = self._runner.run(Call(0, 0, "process", (rows,), ((0, 0),)))
         if isinstance(done, Failed):
             raise StageError(self.name, done.error) if done.fatal else RuntimeError(done.error)
-        errors, traces = found.failures(self.max_failed_items)
+        bad = found.failures(self.max_failed_items)
         answered = batch.with_columns(found.columns(self._types(batch)))
-        bad = {at: error for at, error in enumerate(errors) if error is not None}
-        outputs = Outputs(out=answered.filter([error is None for error in errors]),
+        outputs = Outputs(out=answered.filter([row not in bad for row in range(len(batch))]),
                           inner=found.inner(done.counts))
         if bad:
-            outputs["failed"] = batch.take(list(bad)).with_error(list(bad.values())).with_columns(
-                {"traceback": pa.array([traces[at] for at in bad], pa.string())})
+            errors, traces = zip(*bad.values(), strict=True)
+            outputs["failed"] = batch.take(list(bad)).with_error(errors).with_columns(
+                {"traceback": pa.array(traces, pa.string())})
         return outputs
 
     def _types(self, batch: Batch) -> dict[str, pa.DataType | None]:

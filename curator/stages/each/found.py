@@ -57,21 +57,19 @@ class Found(Answer):
                 told = item, f"{where}{error}", trace
                 self._first[record] = min(told, self._first.get(record, told))
 
-    def failures(self, share_max: float) -> tuple[list[str | None], list[str]]:
-        """For each record why it fails, None where it does not; and tracebacks."""
-        errors: list[str | None] = [None] * self.records
-        traces = [""] * self.records
+    def failures(self, share_max: float) -> dict[int, tuple[str, str]]:
+        """Of records that fail the error and its traceback."""
+        found = {}
         failed, left = self._ended["failed"], self._ended["out"]
         total = failed + left + self._ended["dropped"] + self._ended["duplicate"]
-        for record, (item, error, trace) in self._first.items():
+        for record, (item, error, trace) in sorted(self._first.items()):
             if failed[record] > share_max * total[record] or not left[record]:
                 many = "" if item < 0 else f"{failed[record]} of {total[record]} items failed, the first "
-                errors[record], traces[record] = f"{many}{error}", trace
-        return errors, traces
+                found[record] = f"{many}{error}", trace
+        return found
 
     def columns(self, types: Mapping[str, pa.DataType | None]) -> dict[str, pa.Array]:
-        """The gathered columns of all records. `types`: of these columns, None where they are as the values
-        are."""
+        """The gathered columns of all records. `types`: of these, None where they are as the values are."""
         if not self._kept:
             none = {one.into: [0 if one.fold == "count" else None] * self.records for one in self.gathered}
             return {name: pa.array(values, types[name] or pa.null()) for name, values in none.items()}

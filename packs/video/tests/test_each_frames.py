@@ -65,6 +65,8 @@ def test_frames_are_measured_as_images_are(films, tmp_path):
     assert done.exit_code == 0, done.output
     assert "25 items of frames, 20 gathered" in done.output
     rows = {row["source"].rpartition("/")[2]: row for row in pq.read_table(tmp_path / "out/data").to_pylist()}
+    versions = json.loads((tmp_path / "out/_run/manifest.json").read_text())["versions"]
+    assert {"curator-image", "curator-video"} <= versions.keys()
     told, = (one for one in json.loads((tmp_path / "out/_run/stats.json").read_text())["stages"] if one["name"] == "each")
     assert told["inner"]["drop"] == told["inner"]["drop"] | {"in": 25, "out": {"out": 20}, "dropped": {"dark": 5}}
     for name, first in (("a.mp4", 0), ("b.mp4", 5)):

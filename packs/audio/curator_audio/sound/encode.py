@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
+from curator.api.findings import Shown
 from curator.api.stage import Context, Contract, Outputs, Stage
 from curator.api.tasks import AudioBatch
 from curator_audio.sound.pcm import WAV_BYTES, wav
@@ -67,6 +68,9 @@ class Encode(Stage):
 
     def contract(self) -> Contract:
         return Contract(needs={"samples": None, "sample_rate": pa.int32()}, adds=COLUMNS)
+
+    def example_columns(self) -> dict[str, Shown]:
+        return {"bytes": "audio"}
 
     def setup(self, ctx: Context) -> None:
         from curator_audio.sound.encoders import encoded

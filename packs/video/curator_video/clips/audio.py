@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from curator.api.batch import Batch
-from curator.api.findings import Summed
+from curator.api.findings import Shown, Summed
 from curator.api.stage import Context, Contract, Outputs, Stage, setting
 from curator.api.tasks import AudioBatch
 from curator_video.read.record import Films, Part, check_file, parts_of
@@ -84,6 +84,9 @@ class Audio(Stage):
 
     def reasons(self) -> tuple[str, ...]:
         return ("no_audio",)
+
+    def example_columns(self) -> Mapping[str, Shown]:
+        return {"start_s": "number", "duration": "number"}
 
     def amounts(self) -> Mapping[str, Summed]:
         return {"duration": "seconds"}
