@@ -202,7 +202,7 @@ LINES = {
     "models": 1179,
     "ngrams": 368,
     "pipeline": 1131,
-    "stages": 2464,
+    "stages": 2466,
     "engine": 3930,
     "recipe": 1655,
     "worker": 2267,
@@ -234,7 +234,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 14580
-    assert sum(LINES.values()) <= 43050
+    assert sum(LINES.values()) <= 43052
 
 
 def test_nothing_names_a_machine():

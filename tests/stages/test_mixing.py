@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curator import RecipeError, TextBatch
+from curator import RecipeError, TextBatch, read, write
 from curator.front import load
 from curator.stages import Mix, Repeat, Sample, ScoreBins, Shuffle, Split
 from curator.testing import run_stage
@@ -251,3 +251,10 @@ def test_records_of_one_value_are_divided_together_and_shares_are_met():
 def test_nonsense_in_split_is_refused(shares, told):
     with pytest.raises(RecipeError, match=told):
         Split(shares=shares)
+
+
+def test_a_run_without_copies_raises_no_alarm(tmp_path):
+    rows = [{"id": f"r{n}", "kind": "ab"[n % 2]} for n in range(40)]
+    for stage in (Repeat(), Mix(by="kind", shares={"a": 1, "b": 1})):
+        result = (read(rows) >> stage >> write(str(tmp_path / stage.name))).run(workers=0)
+        assert not [alarm for alarm in result.stats["alarms"] if "copy_of" in alarm["text"]]

@@ -50,6 +50,7 @@ class Mix(Reduce):
     seed: int = 0
 
     key = None
+    sparse = ("copy_of",)
 
     def __post_init__(self) -> None:
         if not self.shares:

@@ -37,6 +37,7 @@ class Repeat(Stage):
     factors: dict[str, float] = field(default_factory=dict)
     column: str | None = None
     seed: int = 0
+    sparse = ("copy_of",)
 
     def __post_init__(self) -> None:
         check_numbers(self, {"times": self.times, **self.factors}, 1000)
