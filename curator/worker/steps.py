@@ -92,7 +92,10 @@ class WorkingStep:
             return
         except StageError:
             raise
-        except (Exception, SystemExit) as caught:
+        except BaseException as caught:
+            # libraries in Rust and exit() raise what is no Exception; these two are the process's own
+            if isinstance(caught, (GeneratorExit, KeyboardInterrupt)):
+                raise
             short = not self.lockstep and is_out_of_memory(caught)
             if short:
                 self.fitting.ran_out(len(batch))
@@ -137,6 +140,7 @@ class WorkingStep:
             while answers:
                 port, answer = answers.popleft()
                 if check and port not in SIDE_OUTPUTS:
+                    self.check_columns(answer)
                     self.check_adds(answer)
                 account.saw(port, answer)
                 kept.append((port, answer))
@@ -200,7 +204,7 @@ class WorkingStep:
                                             f"{schema.types[at]}")
 
     def check_columns(self, batch: Batch) -> None:
-        """Rows that a source or a reduction made have an id and a source."""
+        """Every record has an id and a source."""
         for name in ("id", "source"):
             if name not in batch.rows.column_names:
                 raise StageError(self.name, f"gave rows without the column {name!r}")

@@ -282,13 +282,25 @@ def test_an_answer_that_breaks_the_contract_is_told(values, problem):
         answer(runner(counts_badly), texts("a", "b"))
 
 
-def test_leaving_the_interpreter_is_an_error_like_any_other():
+def test_an_answer_without_an_id_is_told():
+    @stage
+    def nameless(batch):
+        return batch.without(["id"])
+
+    with pytest.raises(CallFailed, match="gave rows without the column 'id'"):
+        answer(runner(nameless), texts("a"))
+
+
+@pytest.mark.parametrize("kind", [SystemExit, type("PanicException", (BaseException,), {})])
+def test_leaving_the_interpreter_and_a_panic_in_a_library_are_errors_like_any_other(kind):
     @stage
     def leaves(batch):
-        raise SystemExit("enough")
+        if "bad" in batch.column("text"):
+            raise kind("enough")
+        return batch
 
-    got, _ = answer(runner(leaves), texts("a"))
-    assert got == {(0, "failed", 0): ["u0:0"]}
+    got, _ = answer(runner(leaves), texts("a", "bad", "b"))
+    assert got == {(0, "out", 0): ["u0:0", "u0:2"], (0, "failed", 0): ["u0:1"]}
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="not GNU's C library")
