@@ -1,6 +1,6 @@
 """Films: shots beside bare decoding, clips by copy, a whole recipe, an hour of 1080p, peers.
 
-    python benchmarks/video.py [--only detect,copy,split,long] [--tools ours,scenedetect,data-juicer] [--sizes 360,1080,2160]
+    python benchmarks/video.py [--only detect,copy,stages,split,long] [--tools ours,scenedetect,data-juicer] [--sizes 360,1080,2160]
                                [--shots N] [--films N] [--minutes 60]
 
 Makes a virtual environment for each peer beside this file (once; delete it to get newer ones) with what the package index has.
@@ -13,6 +13,8 @@ longer to make than to read, so of them there are fewer: films and shots by size
   share of bare decoding by PyAV: `thumbs` reads and makes thumbnails, `shots` is the stage `video.shots`, `scdet` FFmpeg's filter;
   `content` and `adaptive` are PySceneDetect as it comes. `found` of the cuts that there are, and `false` ones.
 - `copy`: the stage `video.cut` on all shots of the films, written to disk; `plain` is a copy of the same bytes by the system.
+- `stages`: the stages of `video/split` one after the other in one process, each over all films: microseconds of processor time a
+  picture, beside decoding alone.
 - `split`: the recipe `video/split` on films of each size, from files to clips in tars, with two workers. `of bare`: the
   processor time of decoding the films once, by as many processes, divided by that of the recipe; of a run on all films less
   one on the first, so that start and end do not count. Each clip must be a shot, and none encoded. Below it the share of each step.
@@ -38,7 +40,7 @@ import video_data
 from engine import REAP
 
 HERE = Path(__file__).resolve().parent
-ROWS = ("detect", "copy", "split", "long")
+ROWS = ("detect", "copy", "stages", "split", "long")
 SIZES = {"360": (640, 360), "1080": (1920, 1080), "2160": (3840, 2160)}
 AMOUNT = {"360": (4, 20), "1080": (3, 7), "2160": (2, 4)}  # films of the row split, shots of a film
 PACKAGES = {"scenedetect": ("scenedetect", "opencv-python-headless"),
@@ -137,6 +139,17 @@ def show_split(found: dict[str, dict[str, Any]]) -> None:
             show_steps(told["busy_s"])
 
 
+def show_stages(size: str, told: dict[str, Any]) -> None:
+    if "error" in told:
+        print(f"stages, {size}p: {told['error']}", flush=True)
+        return
+    each = {name: 1e6 * s / told["frames"] for name, s in told["cpu_s_of"].items()}
+    bare = each.pop("bare")
+    told["of_bare"] = bare / sum(each.values())
+    print(f"stages, {size}p, microseconds a picture: bare {bare:.0f}; {sum(each.values()):.0f}, {told['of_bare']:.2f} of bare: "
+          + ", ".join(f"{name} {spent:.0f}" for name, spent in each.items()), flush=True)
+
+
 def show_steps(busy: dict[str, float]) -> None:
     total = sum(busy.values())
     print("    " + ", ".join(f"{name} {100 * s / total:.0f} %" for name, s in busy.items() if s > 0.005 * total), flush=True)
@@ -169,6 +182,12 @@ def rows(told: argparse.Namespace, place: Path) -> Iterator[tuple[tuple[str, ...
         else:
             print(f"copy, {size}p: {one['error']}", flush=True)
         yield ("copy", size, "ours"), one
+    for size in sizes if "stages" in asked else ():
+        count, shots = amount(told, size)
+        whole = video_data.make(place / f"all-{size}", count, shots, SIZES[size])
+        one = call("ours", "stages", whole)
+        show_stages(size, one)
+        yield ("stages", size, "ours"), one
     for size in sizes if "split" in asked else ():
         count, shots = amount(told, size)
         whole = video_data.make(place / f"all-{size}", count, shots, SIZES[size])

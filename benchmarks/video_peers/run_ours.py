@@ -106,6 +106,47 @@ def bare(job: common.Job) -> dict[str, Any]:
         return {"frames": sum(frames for frames, _ in pool.imap_unordered(of_bare, job.paths))}
 
 
+def stages(job: common.Job) -> dict[str, Any]:
+    """The stages of `video/split` that look at films and clips one after the other, and decoding alone: processor time of each over all
+    films, the best of some rounds."""
+    import pyarrow as pa
+
+    from curator.api.batch import Batch
+    from curator.api.stage import Context
+    from curator.front import load
+    from curator.run.folder.shards import planned
+
+    wanted = ("probe", "clips", "signals", "motion", "overlay", "hash", "preview", "cut")
+    plan = planned(load("video/split", {"read.path": job.films, "out": f"{job.place}/out"}), "stream", None)
+    found = {step.name: step.stage for phase in plan.phases for step in phase.steps if step.name in wanted}
+    for stage in found.values():
+        stage.setup(Context())
+    best: dict[str, float] = {}
+    frames = 0
+    for _ in range(ROUNDS):
+        began = time.process_time()
+        frames = sum(of_bare(path)[0] for path in job.paths)
+        spent = {"bare": time.process_time() - began}
+        batches = [Batch(rows=pa.table({"id": job.paths, "source": job.paths, "path": job.paths}))]
+        for name in wanted:
+            began = time.process_time()
+            batches = [made for batch in batches for made in passed(found[name], batch)]
+            spent[name] = time.process_time() - began
+        best = {name: min(seconds, best.get(name, seconds)) for name, seconds in spent.items()}
+    return {"frames": frames, "cpu_s_of": best}
+
+
+def passed(stage: Any, batch: Any) -> Iterator[Any]:
+    """What a stage gives of a batch on `out`, in batches of its size."""
+    size = stage.batch_size or len(batch)
+    for first in range(0, len(batch), size):
+        made = stage.process(batch.take(list(range(first, min(first + size, len(batch))))))
+        for outputs in made if isinstance(made, Iterator) else [made]:
+            out = outputs if hasattr(outputs, "rows") else outputs.get("out")
+            if out is not None and len(out):
+                yield out
+
+
 def split(job: common.Job) -> dict[str, Any]:
     import pyarrow.dataset as ds
 
@@ -155,4 +196,4 @@ def copy(job: common.Job) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    common.main({"detect": detect, "bare": bare, "split": split, "copy": copy})
+    common.main({"detect": detect, "bare": bare, "stages": stages, "split": split, "copy": copy})
