@@ -40,7 +40,7 @@ from curator.engine.protocol import CallKind, CountsByUnit, Output, Reason, Ref,
 from curator.pipeline.plan import Operator, Target
 
 QUEUE_BYTES = 192 << 20  # a node that may wait before one operator, where memory allows; more gains nothing
-CALLS_S = 3000  # calls a second; with so many the driver has time for 1,000 nodes (benchmarks/scale.py)
+CALLS_S = 2500  # calls a second; with so many the driver has time for 1,000 nodes (benchmarks/scale.py)
 ANYWHERE = -1  # the queue for rows of nodes that have no worker of an operator
 # for a worker that was asked to end; who waits for its GPU need not wait for a `close` that hangs
 CLOSE_S = 30.0
@@ -303,8 +303,8 @@ class State:
             return operator.queues[at]
         here = operator.queues_on.get(node) if operator.workers_max > 1 else None
         best = min(here or operator.queues.values(), key=lambda q: (q.nbytes, len(q.units)), default=None)
-        late = best is not None and (best.rows * (operator.s_per_row or 0.0) > SINK_BEHIND_S
-                                     or best.nbytes > operator.limit / 8)
+        late = best is not None and (best.nbytes > operator.limit / 8 or best.rows
+                                     * (operator.s_per_row or 0.0) > max(SINK_BEHIND_S, self.call_s))
         if best is None or ((late or (not here and node in self.nodes))
                             and len(operator.queues) < operator.workers_max):
             best = self.add_queue(operator, node if node in self.nodes else self.roomiest())
