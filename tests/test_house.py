@@ -210,7 +210,7 @@ LINES = {
     "testing": 1292,
     "runtime": 1347,
     "run/raydata": 940,
-    "run": 3756,
+    "run": 3755,
     "explore": 1478,
     "results": 2226,
     "outside": 1104,
@@ -233,8 +233,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 14584
-    assert sum(LINES.values()) <= 43056
+    assert sum(LINES[room] for room in SLIM_CORE) <= 14583
+    assert sum(LINES.values()) <= 43055
 
 
 def test_nothing_names_a_machine():

@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any, Literal
@@ -117,9 +117,6 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
     part = None if shard is None else Shard.of(shard)
     plan = whole = planned(pipeline, mode, out, part)
     make_loop = _loop_of(engine, plan, workers, replay)
-    address = _ray_address(ray, engine) if workers != 0 else None
-    if address is None:
-        _check_installed(plan)
     if replay is not None:
         plan = planned(pipeline, mode, out, None, replay.stages(plan.out))
     units = list_units(plan)
@@ -160,7 +157,7 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
         inline = workers == 0 or _in_memory(plan)
         context = RunContext(this_machine() if inline else machine, observer, make_loop, inline, lock,
                              modules_of(o for phase in plan.phases for o in phase.operators),
-                             None if inline else address, workers)
+                             None if inline else _ray_address(ray, engine), workers)
         stack.callback(context.close)
         about = {name: manifest[name] for name in ("began", "command", "versions", "machine")}
         if part is not None:
@@ -174,10 +171,10 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
         return begun.go()
 
 
-def _check_installed(plan: Plan) -> None:
+def _check_installed(phases: Iterable[Phase]) -> None:
     """Refuse stages that want what is not installed here: else one behind a barrier fails after hours."""
-    lacks = [f"{step.name} wants {module}, which is not installed: {get}" for step in plan.steps
-             for module, get in step.stage.requires.items() if find_spec(module) is None]
+    lacks = [f"{step.name} wants {name}, which is not installed: {get}" for phase in phases
+             for step in phase.steps for name, get in step.stage.requires.items() if find_spec(name) is None]
     if lacks:
         raise CuratorError("\n".join(lacks))
 
@@ -288,6 +285,8 @@ class _Run:
                                cores=machine.cpus, gpus=machine.gpus)
                 begun = True
             observer.phase(phase.operators, loop.units, phase.number + 1, len(self.plan.phases))
+            if loop.todo and self.context.ray is None:
+                _check_installed(self.plan.phases[phase.number:])
             if loop.todo and (stopped := self._go_through(loop)):
                 return stopped
         return None

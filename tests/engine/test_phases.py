@@ -472,7 +472,16 @@ def test_a_library_that_a_stage_behind_a_barrier_wants_is_asked_for_before_anyth
     made = lines(texts) >> CountText() >> Wants() >> sink(tmp_path / "out")
     with pytest.raises(CuratorError, match=r"^wants wants not_there, which is not installed: pip install not-there$"):
         made.run(workers=workers)
-    assert not (tmp_path / "out").exists()
+    stats = json.loads((tmp_path / "out/_run/stats.json").read_text())
+    assert (stats["records"]["in"], stats["status"]) == (0, "stopped")
+
+
+def test_a_run_with_nothing_left_to_do_asks_for_no_library(tmp_path, texts, monkeypatch):
+    made = lines(texts) >> CountText() >> Wants() >> sink(tmp_path / "out")
+    with monkeypatch.context() as there:
+        there.setattr(Wants, "requires", {})
+        first = made.run(workers=0)
+    assert made.run(workers=0).records == first.records
 
 
 @dataclass
