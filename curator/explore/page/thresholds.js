@@ -149,7 +149,7 @@ class RuleCard {
       this.reset = h("button", { class: "plain small", onclick: () => this.change(undefined) }, "as it was");
       const controls = h("div", { class: "set small" }, h("span", { class: "mono break" }, `${threshold.measure} ${threshold.operator}`), this.input, this.reset);
       this.tabs?.replaceChildren(...this.rule.thresholds.map((one, i) => h("button", { "aria-pressed": String(i === this.at),
-        onclick: () => { this.at = i; this.near.hidden = true; this.draw(); this.load(); } }, one.measure)));
+        onclick: () => { this.at = i; this.near.hidden = true; this.draw(); this.load(); } }, `${one.measure} ${one.operator}`)));
       this.body.replaceChildren(...[this.tabs, this.chart.element, controls].filter(Boolean));
     }
     this.renew();
