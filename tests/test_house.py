@@ -204,7 +204,7 @@ LINES = {
     "pipeline": 1131,
     "stages": 2466,
     "engine": 3930,
-    "recipe": 1655,
+    "recipe": 1656,
     "worker": 2271,
     "observe": 2940,
     "testing": 1292,
@@ -234,7 +234,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 14583
-    assert sum(LINES.values()) <= 43055
+    assert sum(LINES.values()) <= 43056
 
 
 def test_nothing_names_a_machine():

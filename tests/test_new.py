@@ -146,3 +146,13 @@ def test_an_input_for_a_recipe_whose_reader_takes_none_is_told_without_a_set_tha
     assert "--set read.path" not in said
     Path("r.yaml").write_text("read: 5\nwrite: jsonl\n")
     assert "r.yaml:1: read: expected a name" in curator("run", "r.yaml", "a.jsonl", "--out", "out", code=2)
+
+
+def test_a_recipe_that_reads_some_of_the_files_is_not_told_as_the_wrong_one(curator, tmp_path):
+    from curator.recipe.inputs import other_recipes
+
+    for name in ("a.wav", "b.wav", "c.pdf", "d.pdf", "e.md", "f.md", "g.warc.gz"):
+        (tmp_path / name).write_text("x")
+    assert other_recipes("text/web", str(tmp_path)) is None
+    (tmp_path / "g.warc.gz").unlink()
+    assert "are read by these packaged recipes" in str(other_recipes("text/web", str(tmp_path)))

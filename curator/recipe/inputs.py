@@ -23,7 +23,7 @@ from curator.recipe.parameters import parameters
 from curator.registry import packs
 
 NAMED = 6  # recipes in a message
-KINDS = 3  # endings of a folder that are asked about
+KINDS, LOOKED_AT = 3, 20  # endings of a folder that are told, and of those that the recipe itself may read
 
 
 def reads(recipe: str, inputs: Sequence[str]) -> dict[str, str]:
@@ -87,20 +87,21 @@ def other_recipes(recipe: str, path: str) -> str | None:
     """What to tell somebody whose recipe read nothing at this path: which ones read what lies there. None if
     it is what this recipe reads."""
     kinds, found = endings(path), who_reads(path)
-    if not kinds or any(recipe in (name, name.partition("/")[2]) for name in found):
+    own = _read_of(recipe) if recipe else None
+    if not kinds or any(_takes(own, one) for one in endings(path, LOOKED_AT)):
         return None
     files = f"files that end in {' and '.join(kinds)}"
     return (f"{files} are read by these packaged recipes: {listing(found, NAMED)}" if found else
             f"no packaged recipe reads {files}: `curator stages` lists the readers")
 
 
-def endings(path: str) -> list[str]:
+def endings(path: str, most: int = KINDS) -> list[str]:
     """The most frequent endings of the files at a path: `.jsonl.gz`, `.pdf`."""
     try:
         names = [file.name for file in list_files(path)]
     except CuratorError:
         names = [path]
-    return [kind for kind, _ in Counter(ending(name).lower() for name in names).most_common(KINDS) if kind]
+    return [kind for kind, _ in Counter(ending(name).lower() for name in names).most_common(most) if kind]
 
 
 def _takes(read: Any, ending: str) -> bool:
