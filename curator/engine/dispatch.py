@@ -456,6 +456,7 @@ def _start(state: State, operator: OperatorState, queue: Queue | None, force: in
     while not operator.starting or operator.starting + 1 < at_once:
         if not start_worker(state, operator, queue, force):
             break
+        queue = None  # one starts where the rows are, the others where there is most room
 
 
 def _may_start(state: State, operator: OperatorState) -> bool:

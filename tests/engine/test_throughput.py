@@ -10,8 +10,10 @@ import pytest
 
 from curator.api.resources import Node
 from curator.engine.balance.allocation import Allocation, Demand, allocate
-from curator.engine.events import Event, NodeDown, NodeUp, StartWorker
+from curator.engine.events import Event, NodeDown, NodeUp, StartWorker, WorkerReady
+from curator.engine.placement import Profile
 from curator.engine.protocol import Done, Emitted
+from curator.engine.scheduler import Scheduler
 from tests.engine.scenario import Scenario, chain, make_stage
 from tests.engine.simulator import Simulator
 from tests.engine.test_simulation import audit
@@ -181,3 +183,25 @@ def test_a_node_that_goes_is_planned_away():
     audit(done)
     late = sum(rows for when, operator, rows in done.ended if operator == 2 and 80 < when <= 180)
     assert late / 100 >= 0.97 * 2 / 0.2
+
+
+@pytest.mark.parametrize(("units", "workers"), [(100, 5), (3, 4)])
+def test_where_paces_are_known_and_much_is_to_be_read_workers_start_before_rows_come(units, workers):
+    """Four operators share sixteen cores of two nodes, so each gets four before rows come, but no more than there are units; and the
+    one that each gets at the start."""
+    known = {0: Profile(1e4, 1.0, 1.0, {1: 1.0}), 1: Profile(100, 10.0, 1.0, {2: 1.0}), 2: Profile(100, 10.0, 1.0, {3: 1.0}),
+             3: Profile(1e4, 1.0, 1.0)}
+    machines = {n: Node(cpus=8, budget_bytes=1 << 30) for n in range(2)}
+    scheduler = Scheduler(chain(make_stage(), make_stage()), [(0, None)] * units, machines, profiles=known)
+    started = Counter(a.operator for a in scheduler.start(0.0) if isinstance(a, StartWorker))
+    assert started[1] == started[2] == workers
+
+
+def test_workers_that_start_make_no_call_longer():
+    """Only those that answer take the driver's time."""
+    scheduler = Scheduler(chain(make_stage()), [(0, None)], {0: Node(cpus=8, budget_bytes=1 << 30)})
+    started = [a.worker for a in scheduler.start(0.0) if isinstance(a, StartWorker)]
+    assert len(started) == 3
+    assert not scheduler.state.call_s
+    scheduler.handle([WorkerReady(started[0], 1.0)], 1.0)  # the source reads
+    assert scheduler.state.call_s > 0
