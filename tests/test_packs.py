@@ -7,6 +7,7 @@ from types import ModuleType
 
 import pytest
 
+import curator
 from curator.api.errors import PackError, RecipeError
 from curator.api.stage import Sink, Source, Stage, stage
 from curator.registry import packs
@@ -296,4 +297,43 @@ def test_a_stage_tells_under_which_name_a_pack_offers_it(install, monkeypatch):
     monkeypatch.setattr(shout.function, "__module__", "fake_text_1")
     assert packs.name_of(Signals()) == "text.signals"
     assert packs.name_of(shout(x=1)) == "text.shout"
-    assert packs.name_of(Drop()) is None
+    assert packs.name_of(Drop()) == "tests.test_packs:Drop"  # of no pack: by its module
+
+
+# -- stages of no pack ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if p])
+    code = "from curator import stage\n@stage(needs={'text'}, adds={'loud': 'string'})\ndef shout(batch, mark='!'):\n" \
+           "    return batch.with_columns({'loud': [text.upper() + mark for text in batch.column('text')]})\n"
+    (tmp_path / "own_of_a_folder.py").write_text(code)
+    (tmp_path / "own_and_broken.py").write_text("x = 1\nraise ValueError('half done')\n")
+    (tmp_path / "in.jsonl").write_text('{"text": "hear"}\n')
+    yield tmp_path
+    for module in [m for m in sys.modules if m.startswith("own_")]:
+        del sys.modules[module]
+
+
+def test_a_recipe_has_stages_of_modules_where_the_command_is_given(own):
+    recipe = "name: r\nread: {jsonl: {path: in.jsonl}}\nsteps: [own_of_a_folder:shout: {mark: '?'}]\nwrite: jsonl\n"
+    pipeline = curator.load(recipe)
+    result = pipeline.run(out="out", workers=1)
+    assert [row["loud"] for row in curator.read(f"{result.out}/data/*", format="jsonl").collect().to_pylist()] == ["HEAR?"]
+    assert "does not load" not in (own / "out/_run/recipe.yaml").read_text()
+    assert "own_of_a_folder:shout" in pipeline.to_yaml()
+    assert curator.load(pipeline.to_yaml()).to_yaml() == pipeline.to_yaml()
+
+
+@pytest.mark.parametrize(("name", "why"), [
+    ("own_of_nobody:shout", "there is no module 'own_of_nobody', installed or in "),
+    ("own_of_a_folder:shoot", "is not there; name a class"),
+    ("own_of_a_folder:stage", "is no stage; name a class"),
+    ("own_and_broken:shout", "ValueError: half done at .*own_and_broken.py:2"),
+    (":shout", "cannot be imported"),
+])
+def test_a_module_that_has_no_such_stage_is_told(own, name, why):
+    with pytest.raises(RecipeError, match=why):
+        curator.load(f"name: r\nread: {{jsonl: {{path: in.jsonl}}}}\nsteps: ['{name}']\nwrite: jsonl\n")

@@ -25,8 +25,8 @@ def to_yaml(pipeline: Graph) -> str:
         for stage in (node.stage, *node.stage.inner().values()):
             if packs.name_of(stage) is None:
                 raise RecipeError(f"YAML cannot say stage {names[node]!r}, which is "
-                                  f"{packs.described(stage)}, code that no installed pack offers: put "
-                                  "it into a pack (docs/packs.md)")
+                                  f"{packs.described(stage)}, code that no module has by that name: "
+                                  "put it into a module of its own, or a pack (docs/packs.md)")
     text = dump(pipeline)
     try:
         before, after = _said(pipeline), _said(load(text))

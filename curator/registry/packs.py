@@ -14,7 +14,10 @@ import contextlib
 import functools
 import importlib
 import importlib.metadata
+import importlib.util
+import os
 import re
+import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -234,7 +237,10 @@ def find_stage(name: str) -> Factory | None:
 
     Raises:
         PackError: its pack cannot be imported, or two packs claim the name.
+        RecipeError: it is a `module:Name` at which there is no stage.
     """
+    if ":" in name:
+        return _in_no_pack(name)
     prefix = name.partition(".")[0]
     found: dict[str, Factory] = {}
     errors: list[PackError] = []
@@ -254,8 +260,31 @@ def find_stage(name: str) -> Factory | None:
     return found.popitem()[1] if found else None
 
 
+def _in_no_pack(place: str) -> Factory:
+    """The stage at `module:Name`. The module is installed, or lies where the command was given."""
+    from curator.api.stage import FunctionStage, Stage
+
+    module, _, kind = place.partition(":")
+    top = module.partition(".")[0]
+    try:
+        if os.getcwd() not in sys.path and importlib.util.find_spec(top) is None:
+            sys.path.append(os.getcwd())
+        found: Any = getattr(importlib.import_module(module), kind, None)
+    except (Exception, SystemExit) as error:  # of a stranger's code
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        why = (f"there is no module {missing!r}, installed or in {os.getcwd()}"
+               if missing and f"{module}.".startswith(f"{missing}.") else
+               f"{type(error).__name__}: {error}{_line_of(error, top)}")
+        raise RecipeError(f"{place!r} cannot be imported: {why}") from error
+    if not isinstance(found, FunctionStage) and not _is_a(found, Stage):
+        raise RecipeError(f"{place!r} is {'not there' if found is None else 'no stage'}; name a class made "
+                          "from Stage, Source or Sink, or a function under @stage")
+    return found
+
+
 def name_of(stage: Stage) -> str | None:
-    """The name under which a pack offers this stage, None if none does."""
+    """The name under which a recipe has this stage: as a pack offers it, else `module:Name`; None where it
+    can be made in Python only."""
     made_by = code_of(stage)
     top = made_by.__module__.partition(".")[0]
     for pack in installed():
@@ -263,6 +292,10 @@ def name_of(stage: Stage) -> str | None:
             with contextlib.suppress(PackError):
                 if name := pack.stages().name_of(made_by):
                     return name
+    if top != "__main__":
+        with contextlib.suppress(RecipeError):
+            if code_of(_in_no_pack(place_of(made_by))) is made_by:
+                return place_of(made_by)
     return None
 
 
