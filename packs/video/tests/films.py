@@ -64,7 +64,8 @@ def number_of(picture: np.ndarray) -> int:
 def film(pictures: Iterable[np.ndarray], fps: int | Fraction = 25, *, codec: str = "libx264", container: str = "mp4",
          options: Mapping[str, str] | None = None, container_options: Mapping[str, str] | None = None,
          pix_fmt: str = "yuv420p", pts: Sequence[int] | None = None, time_base: Fraction | None = None,
-         sound: np.ndarray | None = None, sound_rate: int = 16_000, sound_codec: str = "aac", rotate: int = 0,
+         sound: np.ndarray | None = None, sound_rate: int = 16_000, sound_codec: str = "aac",
+         sound_from: float = 0.0, rotate: int = 0,
          mirrored: bool = False, sar: Fraction | None = None, colours: tuple[int, int, int] | None = None) -> bytes:
     """The bytes of a film. `pts`: of each picture, in `time_base` (one frame by default). `rotate`: degrees that a
     player is to turn it clockwise. `sound`: float32 [channels, n]. `colours`: primaries, transfer, matrix."""
@@ -85,7 +86,7 @@ def film(pictures: Iterable[np.ndarray], fps: int | Fraction = 25, *, codec: str
             stream.set_display_rotation(-rotate if not mirrored else rotate, hflip=mirrored)
         voice = None if sound is None else out.add_stream(sound_codec, rate=sound_rate, layout="mono" if len(sound) == 1 else "stereo")
         if voice is not None:
-            _mux_sound(out, voice, sound, sound_rate)
+            _mux_sound(out, voice, sound, sound_rate, sound_from)
         number = 0
         while picture is not None:
             frame = _framed(picture, pix_fmt, colours)
@@ -129,10 +130,10 @@ def sound_only(container: str = "wav", codec: str = "pcm_s16le", seconds: float 
     return file.getvalue()
 
 
-def _mux_sound(out: Any, voice: Any, sound: np.ndarray, rate: int) -> None:
+def _mux_sound(out: Any, voice: Any, sound: np.ndarray, rate: int, begin: float = 0.0) -> None:
     layout = "mono" if len(sound) == 1 else "stereo"
     frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(sound, np.float32), "fltp", layout)
-    frame.sample_rate, frame.pts, frame.time_base = rate, 0, Fraction(1, rate)
+    frame.sample_rate, frame.pts, frame.time_base = rate, round(begin * rate), Fraction(1, rate)
     resampler = av.AudioResampler(voice.codec_context.format, voice.codec_context.layout, rate,
                                   frame_size=voice.codec_context.frame_size or None)
     for piece in [*resampler.resample(frame), *resampler.resample(None)]:

@@ -10,7 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from curator_video.clips.audio import Audio, quiet_place
+from curator_video.clips.packets import sound_of
+from curator_video.read.film import Film
+from curator_video.read.headers import scanned
 
+from curator.api.tasks import Batch
 from curator.testing import check_stage, run_stage
 from packs.video.tests.films import film, films, numbered, sine, sound_only
 
@@ -55,6 +59,41 @@ def test_a_span_is_in_step_to_the_sample(way):
         allowed = 1.1e-3 if way in ("opus", "flac") else 0.5 / 16_000  # Matroska has times to the millisecond
         assert abs(lag(middle, 16_000, begin + 3000 / 16_000)) < allowed
         assert row["decode_note"] is None
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_spans_of_one_film_are_as_each_alone(tmp_path, way):
+    file = tmp_path / "film"
+    file.write_bytes(with_sound(way))
+    spans = [(0.0, 0.7), (2.8, 4.0), (2.0, 3.0), (0.2, 0.7), (5.5, None)]
+
+    def given(spans):
+        texts, (starts, ends) = [str(file)] * len(spans), zip(*spans, strict=True)
+        rows = {"id": [str(start) for start in starts], "source": texts, "path": texts}
+        return Batch(pa.table(rows | {"start_s": pa.array(starts, pa.float64()), "end_s": pa.array(ends, pa.float64())}))
+
+    together = run_stage(Audio(), given(spans))["out"].samples
+    for span, samples in zip(spans, together, strict=True):
+        assert np.array_equal(samples, run_stage(Audio(), given([span]))["out"].samples[0])
+
+
+def test_sound_that_begins_behind_a_span_is_found():
+    """A jump to before it comes out too late, so it is read from its beginning."""
+    data = film(numbered(50, 48, 64), 25, options=X264, sound=TONE, sound_rate=48_000, sound_from=3.0)
+    (row,), (samples,) = heard(data, 1.0, 4.0)
+    assert row["start_s"] == 1.0
+    assert not samples[0, :94_000].any()
+    assert np.abs(samples[0, 97_000:]).max() > 0.4
+
+
+def test_sound_before_the_first_picture_is_all_there_after_pictures_were_read():
+    data = film(numbered(50, 48, 64), 25, options={**X264, "bf": "0"}, pts=range(50, 100), sound=TONE, sound_rate=48_000)
+    with Film(data) as one:
+        assert len(list(one.frames())) == 50
+        found = scanned(one)
+        packets = sound_of(one, one.container.streams.audio[0].index, -2.0, -1.0)
+    assert (found["audio_offset"], found["audio_duration"]) == pytest.approx((-2, 8))
+    assert packets[0].pts == -1024  # what AAC wants to have heard
 
 
 def test_columns_of_a_whole_film():

@@ -116,11 +116,11 @@ def _read(film: Film, number: int, wanted: int | None) -> Iterator[Any]:
     """Packets of one stream from the keyframe before `wanted`, in ticks, or from the beginning, as far as they can be read."""
     try:
         if wanted is None:
-            film.rewind()
+            film.rewind(number)
         else:
             film.container.seek(wanted, stream=film.container.streams[number])
     except (FFmpegError, OSError):
-        film.rewind()
+        film.rewind(number)
     try:
         for packet in film.container.demux(film.container.streams[number]):
             if packet.size:

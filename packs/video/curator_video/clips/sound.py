@@ -86,7 +86,8 @@ class Sound:
         """Decoded sound with its place, in samples from the first picture, from `begin` on or before."""
         wanted = begin - _PRE_ROLL_S
         if wanted > 0 and not self._film.by_count:
-            container = self._film.rewind(reopen=False)
+            used = self._film.container.streams.audio[self._number].codec_context.is_open  # a decoder has not forgotten all
+            container = self._film.rewind(reopen=used)
             stream = container.streams.audio[self._number]
             try:
                 container.seek(math.floor((wanted + self._film.first_s) / stream.time_base), stream=stream)

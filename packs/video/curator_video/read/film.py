@@ -36,7 +36,7 @@ MAX_STREAMS = 64  # more is a bomb
 _BUFFER = 1 << 16  # bytes of one read
 _NEAR_S = 3.0  # so far ahead decoding on is cheaper than a jump to the keyframe before
 _BACK_S = (0, 1, 2, 4, 8, 16, 32)  # how much earlier a jump is tried again that came out too late: open GOP, mpegts
-_EARLY_S = 60.0  # before the first picture: what lies there is not shown, or is sound
+_EARLY_S = 60.0  # before the beginning of a stream, by its header: what lies there is not shown
 _JUMP_S = 10.0  # a gap as long as this is looked at twice: the time of one picture may be damaged
 _PATIENCE = 50  # demuxing errors in a row, after which there is nothing more to come
 _STILL = 2_000  # packets without one picture, after which there is none to come: some 30 seconds
@@ -143,18 +143,18 @@ class Film:
 
     def packets(self, audio: int | None = None) -> Iterator[Any]:
         """All packets of the pictures from the beginning, and those of the audio stream of this index, not decoded."""
-        self.rewind()
+        self.rewind(self.stream.index if audio is None else None)
         streams = [self.stream] if audio is None else [self.stream, self.container.streams[audio]]
         for packet in self.demuxed(streams):
             if packet.size or packet.dts is not None:
                 yield packet
 
-    def rewind(self, *, reopen: bool = True) -> Any:
+    def rewind(self, number: int | None = None, *, reopen: bool = True) -> Any:
         """The container, at its beginning, to read packets from. Who asks for pictures next begins anew.
 
-        Without `reopen` it is where it is, for a jump.
+        `number`: of the one stream whose packets are wanted, not to be decoded. Without `reopen` it is where it is, for a jump.
         """
-        if reopen and not self._at_start():
+        if reopen and (number is None or not self._at_start(number)):
             self._open()
         self._last = math.inf
         self._pending: tuple[float, Any] | None = None
@@ -237,12 +237,14 @@ class Film:
                 raise BadFilm(f"too_large: {size:,} pixels, more than {self._max_pixels:,}") from error
             raise BadFilm(f"no_decoder: for {self.stream.codec_context.name} ({_words(error)})") from error
 
-    def _at_start(self) -> bool:
-        """Jump to the beginning, where a file has a list of its packets, so that this is certain: opening it reads that list anew."""
+    def _at_start(self, number: int) -> bool:
+        """Jump to the beginning of a stream, where a file has a list of its packets, so that this is certain: opening it reads that list
+        anew. Others then begin where this one does, not where they do."""
         if self.format != "mov":
             return False
+        stream = self.container.streams[number]
         try:
-            self.container.seek(math.floor((self.first_s - _EARLY_S) * self._den / self._num), stream=self.stream)
+            self.container.seek((stream.start_time or 0) - math.ceil(_EARLY_S / stream.time_base), stream=stream)
         except (FFmpegError, OSError):
             return False
         return True
