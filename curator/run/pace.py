@@ -66,7 +66,9 @@ class Pace:
         if left is not None and state and not loop.phase.number:
             left = max(left, loop.reading.longest_s(state, outlook.read_s, left))
         left = None if left is None else left + END_S
-        sample = _Sample(now, progress["bytes_read"], {n: (c.rows_in, c.busy_s) for n, c in counts.items()})
+        # of all phases, without what earlier runs read: the next phase does not begin below this one
+        read_bytes = sum(one.progress()["bytes_read"] - one.reading.before for one in self.loops)
+        sample = _Sample(now, read_bytes, {n: (c.rows_in, c.busy_s) for n, c in counts.items()})
         self._keep(sample)
 
         def lately(name: str, at: int, seconds: float = LATELY_S) -> float:

@@ -21,7 +21,7 @@ class Reading:
     def __init__(self, sizes: Sequence[int], todo: int) -> None:
         self.sizes, self.todo = sizes, todo
         self.total = sum(sizes)
-        self.done = sum(sizes[todo:])  # of finished units
+        self.before = self.done = sum(sizes[todo:])  # of units that were done before, and of finished ones
         self.unread = 0, 0  # so many units that stay unread, as they were last counted, and their bytes
         self.begins = array("q", [0, *accumulate(sizes)])  # bytes before each unit
         # those that may be under way when all others are done

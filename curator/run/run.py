@@ -9,13 +9,13 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from typing import Any, Literal
 
 from curator import sql
 from curator.api.errors import CuratorError, FirstError, RunStopped, in_words
+from curator.api.own_code import spec_of
 from curator.api.stage import Sink, Unit, WrittenFile
 from curator.engine.events import Stop
 from curator.engine.scheduler import SHARE_OF, failures_allowed, too_many_failed
@@ -142,6 +142,11 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
             replace = replay.refuse
             for phase, ledger in zip(plan.phases, ledgers, strict=False) if replay.keep_passed else ():
                 ledger.adopt(phase)
+        # A filesystem in memory belongs to one process: no other worker would see it.
+        inline = workers == 0 or _in_memory(plan)
+        address = None if inline else _ray_address(ray, engine)
+        if address is None:
+            _check_installed(plan, ledgers, units, replay)
         check_edit(plan, ledgers, units, replace)
         folder = plan.out.sub("_run")
         folder.make()  # that it cannot be written is found before the work, not after it
@@ -153,11 +158,9 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
         manifest = manifest_of(plan, machine)
         folder.write("manifest.json", json.dumps(manifest, indent=1).encode())
         observer = stack.enter_context(Observer(folder, pipeline.name, ledgers[0].run, endpoint))
-        # A filesystem in memory belongs to one process: no other worker would see it.
-        inline = workers == 0 or _in_memory(plan)
         context = RunContext(this_machine() if inline else machine, observer, make_loop, inline, lock,
                              modules_of(o for phase in plan.phases for o in phase.operators),
-                             None if inline else _ray_address(ray, engine), workers)
+                             address, workers)
         stack.callback(context.close)
         about = {name: manifest[name] for name in ("began", "command", "versions", "machine")}
         if part is not None:
@@ -171,12 +174,19 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
         return begun.go()
 
 
-def _check_installed(phases: Iterable[Phase]) -> None:
-    """Refuse stages that want what is not installed here: else one behind a barrier fails after hours."""
-    lacks = [f"{step.name} wants {name}, which is not installed: {get}" for phase in phases
-             for step in phase.steps for name, get in step.stage.requires.items() if find_spec(name) is None]
-    if lacks:
-        raise CuratorError("\n".join(lacks))
+def _check_installed(plan: Plan, ledgers: Sequence[Ledger], units: list[tuple[int, Unit]],
+                     replay: Replay | None) -> None:
+    """Refuse stages that want what is not installed here, if they have work: else one behind a barrier fails
+    after hours, and what an edit replaces is gone for nothing."""
+    for phase in plan.phases:
+        lacks = [f"{step.name} wants {name}, which is not installed: {get}"
+                 for later in plan.phases[phase.number:] for step in later.steps
+                 for name, get in step.stage.requires.items() if spec_of(name) is None]
+        if not lacks:
+            return
+        there = later_units(plan, phase, ledgers) if phase.number else units
+        if replay or any(need is not True for need in ledgers[phase.number].needs(phase, there)):
+            raise CuratorError("\n".join(lacks))
 
 
 def _ray_address(asked: str | bool | None, engine: Engine) -> str | None:
@@ -285,8 +295,6 @@ class _Run:
                                cores=machine.cpus, gpus=machine.gpus)
                 begun = True
             observer.phase(phase.operators, loop.units, phase.number + 1, len(self.plan.phases))
-            if loop.todo and self.context.ray is None:
-                _check_installed(self.plan.phases[phase.number:])
             if loop.todo and (stopped := self._go_through(loop)):
                 return stopped
         return None

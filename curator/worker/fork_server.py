@@ -212,8 +212,9 @@ def fork_early() -> None:
     import_once(())
     for name in lent:
         del os.environ[name]
-    if len(os.listdir("/proc/self/task")) == 1:
-        _made.append(Early())
+    with contextlib.suppress(OSError):  # there is no /proc, or no room for another process
+        if len(os.listdir("/proc/self/task")) == 1:
+            _made.append(Early())
 
 
 def take_early() -> Early | None:
@@ -281,10 +282,11 @@ def _wait_and_serve(line: socket.socket) -> None:
             os.environ.clear()
             os.environ.update(env)
             os.chdir(folder)
-            libc = ctypes.CDLL(None)
             for name, option in (("MALLOC_TRIM_THRESHOLD_", M_TRIM_THRESHOLD),
                                  ("MALLOC_MMAP_THRESHOLD_", M_MMAP_THRESHOLD)):
-                libc.mallopt(option, int(env[name]))  # read by a new process from its environment
+                # GNU's C library reads these when a process starts; others have no such option
+                with contextlib.suppress(AttributeError, ValueError):
+                    ctypes.CDLL(None).mallopt(option, int(env[name], 0))
             driver, *keep = fds
             serve_driver(driver, {**json.loads(job), "keep": keep})
         status = 0

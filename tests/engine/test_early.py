@@ -46,6 +46,21 @@ def test_workers_have_the_environment_and_the_folder_of_the_run_and_come_from_a_
     assert (word, folder, threads, tasks, of_driver) == ("later \udcff", str(tmp_path / "below"), "1", 1, None)
 
 
+@pytest.mark.parametrize("threshold", ["0x100000", "much"])
+def test_what_the_c_library_is_told_of_memory_in_other_words_ends_no_run(tmp_path, threshold):
+    early, server, *_ = json.loads(python(RUN.format(between=""), tmp_path, MALLOC_TRIM_THRESHOLD_=threshold))
+    assert server == early
+
+
+def test_another_c_library_than_gnus_need_not_know_its_options(tmp_path):
+    """As musl, of Alpine Linux."""
+    other = ("import ctypes\nclass Other(ctypes.CDLL):\n    def __getattr__(self, name):\n"
+             "        if name.startswith('mall'): raise AttributeError(name)\n"
+             "        return super().__getattr__(name)\nctypes.CDLL = Other\n")
+    early, server, *_ = json.loads(python(other + RUN.format(between=""), tmp_path))
+    assert server == early
+
+
 @pytest.mark.parametrize("between", ["os.kill(before.process.pid, 9); os.waitpid(before.process.pid, 0)",
                                      "os.environ.update({f'MANY{n}': 'x' * 50_000 for n in range(30)})"],
                          ids=["it was killed", "the environment is too large to be told"])

@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,6 +21,8 @@ from curator_dedup import DedupNear
 from curator import CuratorError, read, write
 from curator.api.errors import ContractError
 from curator.pipeline.plan import make_plan
+from curator.run.pace import Pace
+from curator.run.reading import Reading
 from curator.stages import Limit, Merge, Parquet, Top
 from tests.engine.reductions import Broken, CountText, Total, Words
 from tests.engine.small_stages import (
@@ -462,18 +465,50 @@ def test_a_watcher_sees_every_phase(tmp_path, texts):
     assert all(s["units_done"] <= s["units_total"] for s in seen)
 
 
+def test_the_bytes_read_a_second_begin_anew_with_no_phase(tmp_path, texts, monkeypatch):
+    """And of a phase that an earlier run had begun those that it read do not count."""
+    now = [0.0]
+    monkeypatch.setattr("curator.run.pace.time", SimpleNamespace(monotonic=lambda: now[0]))
+    plan = make_plan(lines(texts) >> CountText() >> sink(tmp_path / "out"))
+    loops = []
+    pace = Pace(plan, loops)
+    for phase, before in zip(plan.phases, (0, 7_000), strict=True):
+        reading = Reading([1_000, before], todo=1)
+        loops.append(SimpleNamespace(phase=phase, reading=reading, state=None, behind=False, busy_s=dict, being_read=lambda most: [],
+                                     progress=lambda reading=reading: reading.bytes(None)))
+        for _ in range(20):
+            now[0] += 1
+            reading.done += 50
+            rate = pace.look({}, 1, set())["bytes_rate"]
+        assert rate == pytest.approx(50)
+
+
+LACKS = r"^wants wants not_there.at_all, which is not installed: pip install not-there$"
+
+
 @dataclass
 class Wants(Trouble):
-    requires = {"json": "", "not_there": "pip install not-there"}
+    requires = {"json": "", "os.path": "", "not_there.at_all": "pip install not-there"}
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_library_that_a_stage_behind_a_barrier_wants_is_asked_for_before_anything_runs(tmp_path, texts, workers):
     made = lines(texts) >> CountText() >> Wants() >> sink(tmp_path / "out")
-    with pytest.raises(CuratorError, match=r"^wants wants not_there, which is not installed: pip install not-there$"):
+    with pytest.raises(CuratorError, match=LACKS):
         made.run(workers=workers)
-    stats = json.loads((tmp_path / "out/_run/stats.json").read_text())
-    assert (stats["records"]["in"], stats["status"]) == (0, "stopped")
+    assert not list((tmp_path / "out/_run").glob("ledger*"))  # nothing was begun
+
+
+def test_an_edit_that_wants_what_is_not_installed_removes_nothing(tmp_path, texts):
+    def made(between):
+        return lines(texts) >> between >> CountText() >> sink(tmp_path / "out")
+
+    first = made(Trouble()).run(workers=0)
+    before = written(tmp_path / "out")
+    with pytest.raises(CuratorError, match=LACKS):
+        made(Wants()).run(workers=0, replace=True)
+    assert written(tmp_path / "out") == before
+    assert made(Trouble()).run(workers=0).stats["units"]["skipped"] == first.stats["units"]["total"]
 
 
 def test_a_run_with_nothing_left_to_do_asks_for_no_library(tmp_path, texts, monkeypatch):
