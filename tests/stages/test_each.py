@@ -9,7 +9,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curator import Batch, Context, CuratorError, ImageBatch, Outputs, RecipeError, Resources, Source, Stage, VideoBatch, load, stage
+from curator import (
+    Batch,
+    Context,
+    CuratorError,
+    ImageBatch,
+    Outputs,
+    RecipeError,
+    Resources,
+    Source,
+    Stage,
+    TextBatch,
+    VideoBatch,
+    load,
+    stage,
+)
 from curator.api.counts import Counts
 from curator.api.errors import ContractError
 from curator.api.findings import Alarm, Line
@@ -20,6 +34,7 @@ from curator.pipeline.graph import from_source
 from curator.recipe import dump
 from curator.stages import Drop, Each, Jsonl, Limit, Map, Route, Sample, Top
 from curator.testing import check_stage, run_stage
+from curator.testing.run import fresh, marked
 
 BAD = 255  # a level that `Level` cannot work on
 
@@ -137,6 +152,17 @@ def test_values_of_a_list_column_are_items_too():
     made = run_stage(counted, words)["out"]
     assert (made.column("n"), made.column("word")) == ([6, None, 5], ["two", None, "three"])
     assert counted.columns_after({"words": pa.list_(pa.string())})["n"] == made.rows.schema.field("n").type
+
+
+def test_what_it_was_given_is_let_go_when_it_has_answered():
+    pages = [["x" * 10_000] * 20] * 20
+    worker = fresh(Each(payload="pages", as_="text", steps=[Map(columns={"n": "length(text)"})], gather={"text": {"count": "n"}}))
+    began = pa.total_allocated_bytes()
+    batch = marked(TextBatch(pa.table({"id": [str(n) for n in range(20)], "source": ["s"] * 20, "pages": pages})))
+    assert pa.total_allocated_bytes() - began > 4_000_000
+    worker.process(batch)
+    del batch
+    assert pa.total_allocated_bytes() - began < 100_000
 
 
 def test_a_record_with_more_than_a_call_may_hold_is_cut_and_keeps_the_rules():

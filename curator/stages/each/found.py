@@ -73,7 +73,7 @@ class Found(Answer):
         if not self._kept:
             none = {one.into: [0 if one.fold == "count" else None] * self.records for one in self.gathered}
             return {name: pa.array(values, types[name] or pa.null()) for name, values in none.items()}
-        table = concat_tables(self._kept)
+        table, self._kept = concat_tables(self._kept), []  # which hold the batch that was given
         order = np.lexsort((table.column(ITEM).to_numpy(), table.column(RECORD).to_numpy()))
         table = (table if (np.diff(order) == 1).all() else table.take(pa.array(order))).combine_chunks()
         ends = np.searchsorted(table.column(RECORD).to_numpy(), np.arange(self.records + 1)).tolist()
