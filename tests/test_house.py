@@ -204,7 +204,7 @@ LINES = {
     "pipeline": 1131,
     "stages": 2466,
     "engine": 3931,
-    "recipe": 1656,
+    "recipe": 1665,
     "worker": 2273,
     "observe": 2940,
     "testing": 1292,
@@ -216,7 +216,7 @@ LINES = {
     "outside": 1104,
     "trial": 1462,
     "scaffold": 199,
-    "cli": 1467,
+    "cli": 1470,
     ".": 324,
 }
 
@@ -234,7 +234,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 14596
-    assert sum(LINES.values()) <= 43102
+    assert sum(LINES.values()) <= 43114
 
 
 def test_nothing_names_a_machine():

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from curator import load
+from curator import InputError, load
 from curator.cli.main import main
 
 METADATA = """
@@ -138,6 +138,36 @@ def test_an_input_stands_in_the_place_of_what_a_recipe_reads_however_that_is_wri
     Path("a.jsonl").write_text('{"text": "one"}\n{"text": "two"}\n')
     Path("r.yaml").write_text(f"read: {{{read}}}\nwrite: jsonl\n")
     assert "2 in = 2 written" in curator("run", "r.yaml", "a.jsonl", "--out", "out", "--workers", "0")
+
+
+@pytest.mark.parametrize("read", ["text.files", "{text.files: docs/}", "{text.files: {path: docs/}}"])
+def test_the_same_files_of_a_folder_are_read_however_a_recipe_names_its_reader(curator, read):
+    Path("in").mkdir()
+    for name, text in (("a.jsonl", '{"text": "one"}'), ("b.jsonl", '{"text": "two"}'), ("c.txt", "three")):
+        Path("in", name).write_text(text)
+    for name in ("d.csv", "e.csv", "f.parquet", "g.parquet"):  # many kinds that come before its own
+        Path("in", name).touch()
+    Path("r.yaml").write_text(f"read: {read}\nwrite: jsonl\n")
+    assert "1 in = 1 written" in curator("run", "r.yaml", "in", "--out", "out", "--workers", "0")
+
+
+@pytest.mark.parametrize("named", ["in", "in/*"])
+def test_a_folder_of_tables_is_read_by_its_files_where_a_recipe_reads_other_tables(curator, named):
+    Path("in").mkdir()
+    Path("in/a.csv").write_text("text\none\ntwo\n")
+    Path("r.yaml").write_text("read: {jsonl: {path: nothing.jsonl}}\nwrite: jsonl\n")
+    assert "2 in = 2 written" in curator("run", "r.yaml", named, "--out", "out", "--workers", "0")
+    Path("in/b.jsonl").write_text('{"text": "one"}\n')  # its own come first, and the others are told
+    assert "not read: 1 .csv" in " ".join(curator("run", "r.yaml", "in", "--out", "more", "--workers", "0").split())
+
+
+@pytest.mark.parametrize(("recipe", "told"), [("text/web", ["name what it is to read: text/web INPUT…"]), ("text/common-crawl", [])])
+def test_a_packaged_recipe_is_told_to_want_an_input_only_where_it_takes_one(recipe, told):
+    from curator.cli.loading import told_what_reads
+
+    with pytest.raises(InputError) as raised, told_what_reads(recipe, ()):
+        raise InputError("nothing is there")
+    assert getattr(raised.value, "__notes__", []) == told
 
 
 def test_an_input_for_a_recipe_whose_reader_takes_none_is_told_without_a_set_that_nobody_wrote(curator):

@@ -86,7 +86,9 @@ def test_a_shell_completes_recipes_that_lie_there_beside_packaged_ones(monkeypat
     (tmp_path / "web-mine.yaml").touch()
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub/mine.yml").touch()
-    assert completed("run", "web") == ["web", "web-mine.yaml"]  # and nothing for which bash would forget these
+    (tmp_path / "web-more").mkdir()
+    # and nothing for which bash would forget these
+    assert completed("run", "web") == ["web", "web-mine.yaml", "web-more/"]
     assert completed("run", "sub/m") == ["sub/mine.yml"]
     assert completed("run", "nothing-begins-so") == [("file",)]
 

@@ -113,7 +113,7 @@ def told(asked: Replay, failed: int, folder: str, ok: bool) -> Iterator[str]:
     for stage, rows in asked.rows.items():
         yield f"{plural(rows, 'record')} that had failed in {stage} ran again from there."
     for (stage, why), rows in asked.whole.items():
-        yield f"{plural(rows, 'record')} that had failed in {stage} went with the unit, read again: {why}."
+        yield f"For {plural(rows, 'record')} that had failed in {stage} the unit was read again: {why}."
     if asked.units:
         yield f"Read again: {plural(asked.units, 'unit')}."
     if not asked.rows and not asked.whole and ok:

@@ -73,10 +73,12 @@ def what_reads(recipe: str, inputs: tuple[str, ...]) -> str | None:
 @contextmanager
 def told_what_reads(recipe: str, inputs: tuple[str, ...]) -> Iterator[None]:
     """Where an input cannot be read, say which recipes read such files."""
+    from curator.recipe.inputs import reads_a_path
+
     try:
         yield
     except InputError as error:
-        if not inputs and not os.path.isfile(recipe):
+        if not inputs and not os.path.isfile(recipe) and reads_a_path(recipe):
             error.add_note(f"name what it is to read: {recipe} INPUT…")
         if said := what_reads(recipe, inputs):
             error.add_note(said)
@@ -84,11 +86,12 @@ def told_what_reads(recipe: str, inputs: tuple[str, ...]) -> Iterator[None]:
 
 
 def complete_recipes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Packaged recipes and recipes that lie there, else files. No pack is imported. Not both at once: bash
-    forgets all names where files are asked for too."""
-    there = sorted(glob(escape(incomplete) + "*.y*ml"))
-    return ([*complete_resources(ctx, param, incomplete), *_beginning(incomplete, there)]
-            or [CompletionItem(incomplete, type="file")])
+    """Packaged recipes, and recipes and folders that lie there, else files. No pack is imported. Not both at
+    once: bash forgets all names where files are asked for too."""
+    found = [item.value for item in complete_resources(ctx, param, incomplete)]
+    found += sorted(glob(escape(incomplete) + "*.y*ml"))
+    folders = sorted(glob(escape(incomplete) + "*/")) if found else []  # alone, a shell goes on in it
+    return _beginning(incomplete, [*found, *folders]) or [CompletionItem(incomplete, type="file")]
 
 
 def complete_resources(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -23,6 +23,7 @@ from curator.recipe.parameters import parameters
 from curator.registry import packs
 
 NAMED = 6  # recipes in a message
+FILE_TABLES = ("jsonl", "parquet", "csv", "arrow")  # a folder of one is its files
 KINDS, LOOKED_AT = 3, 20  # endings of a folder that are told, and of those that the recipe itself may read
 
 
@@ -49,17 +50,25 @@ def reads(recipe: str, inputs: Sequence[str]) -> dict[str, str]:
         raise CuratorError(f"{recipe} reads by {name}, which takes no path, so it cannot read {inputs[0]}. "
                            f"What it takes instead is shown by: curator stages {name}")
     before, others = steps.get(name), {key: value for key, value in steps.items() if key != name}
-    kinds = endings(inputs[0]) if found is None and gives_texts(name) else []
-    if kinds and not any(_lists({name: before}, kind) for kind in kinds):
+    # a reader that is given by its path alone is written out
+    own = {name: {**(before if isinstance(before, dict) else {}), "path": paths}}
+    may_be_tables = found is None and (name in FILE_TABLES or gives_texts(name))
+    kinds = endings(inputs[0], LOOKED_AT) if may_be_tables else []
+    if kinds and not any(_lists(own, kind) for kind in kinds):
         found = format_of(f"x{kinds[0]}")  # a folder or a glob of tables
     if (found not in TABLES or found == name or not (name in TABLES or gives_texts(name))
             # a reader of source code takes .json itself
-            or (name not in TABLES and _lists({name: before}, ending(inputs[0]).lower()))):
-        # a reader that is given by its path alone is written out
+            or (name not in TABLES and _lists(own, ending(inputs[0]).lower()))):
         return ({"read.path": json.dumps(paths)} if isinstance(before, dict) else
-                {"read": json.dumps({name: {"path": paths}, **others})})
+                {"read": json.dumps({**own, **others})})
     given = before if isinstance(before, dict) and name in TABLES else {}
     return {"read": json.dumps({found: {**given, "path": paths}, **others})}
+
+
+def reads_a_path(recipe: str) -> bool:
+    """Whether a recipe has one reader, which names a path: an input may stand in its place."""
+    read = _read_of(recipe)
+    return isinstance(read, dict) and any(isinstance(one, dict) and "path" in one for one in read.values())
 
 
 def gives_texts(reader: str) -> bool:

@@ -52,7 +52,7 @@ note  1 of 2 rules in stage drop (loud) never fired: fine on clean input, else
 def test_the_funnel_of_a_run_that_ended_well_says_what_failed_first_and_where_to_look():
     error = {"stage": "signals", "error": "ValueError: no\x1b[2J text", "traceback": "", "file": "", "line": 0, "record": "d7"}
     text = funnel({**small(out="/home/anna/out"), "first_errors": [error]})
-    assert "199 dropped + 1 failed\nfailed first, in signals: ValueError: no" in text
+    assert "199 dropped + 1 failed\nfirst error in stage signals: ValueError: no" in text
     assert " text; all: curator failures\n/home/anna/out" in text or " text; all: curator failures /home/anna/out" in text
     assert "\x1b" not in text
 

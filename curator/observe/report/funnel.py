@@ -115,7 +115,7 @@ def _summary(stats: Stats) -> Iterator[RenderableType]:
     yield Text(balance(stats))
     if stats["status"] == "finished" and stats.get("first_errors"):
         first = stats["first_errors"][0]
-        yield Text(f"failed first, in {first['stage']}: {shorten(printable(first['error']), 200)}; all: "
+        yield Text(f"first error in stage {first['stage']}: {shorten(printable(first['error']), 200)}; all: "
                    f"curator failures {stats['out']}", style=STYLES["failed"])
     if stats["limit"]:
         yield Text(f"limit: {stats['limit']}")
