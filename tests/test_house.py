@@ -202,7 +202,7 @@ LINES = {
     "models": 1179,
     "ngrams": 368,
     "pipeline": 1131,
-    "stages": 2466,
+    "stages": 2467,
     "engine": 3931,
     "recipe": 1665,
     "worker": 2273,
@@ -216,7 +216,7 @@ LINES = {
     "outside": 1104,
     "trial": 1462,
     "scaffold": 199,
-    "cli": 1470,
+    "cli": 1472,
     ".": 324,
 }
 
@@ -234,7 +234,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 14596
-    assert sum(LINES.values()) <= 43114
+    assert sum(LINES.values()) <= 43117
 
 
 def test_nothing_names_a_machine():

@@ -163,7 +163,8 @@ def plan(recipe: str, inputs: tuple[str, ...], settings: tuple[str, ...], out: s
         from curator.trial.nodes import parse_nodes
 
         there = parse_nodes(nodes) if nodes else None
-        found = forecast(load_recipe(recipe, settings, out, inputs), probe, there)
+        with told_what_reads(recipe, inputs):
+            found = forecast(load_recipe(recipe, settings, out, inputs), probe, there)
         click.echo(in_words(found, price_cpu_hour, price_gpu_hour))
         return
     for name, given in (("--nodes", nodes), ("--price-cpu-hour", price_cpu_hour),

@@ -10,7 +10,7 @@ import click
 
 from curator.api.errors import CuratorError
 from curator.api.format import count, duration, plural, rate, share, size
-from curator.cli.loading import inputs_argument, load_recipe, recipe_options
+from curator.cli.loading import inputs_argument, load_recipe, recipe_options, told_what_reads
 from curator.observe.report.terminal import PLAIN_WIDTH
 
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ def profile(recipe: str, inputs: tuple[str, ...], settings: tuple[str, ...], out
 
     pipeline = load_recipe(recipe, settings, out, inputs)
     find(pipeline, stage)
-    with RecordedCalls(record, dump(pipeline), stage) if record else nullcontext() as kept:
+    calls = RecordedCalls(record, dump(pipeline), stage) if record else nullcontext()
+    with told_what_reads(recipe, inputs), calls as kept:
         found = watch(pipeline, stage, probe, kept)
     for line in _lines(found):
         click.echo(line)

@@ -31,7 +31,8 @@ class Rule:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.reason):
             raise RecipeError(f"the reason {self.reason!r} is not in snake_case (small letters, digits, _)")
-        object.__setattr__(self, "when", self.when.strip())
+        for name in ("when", "source"):  # a folded text ends in a line break
+            object.__setattr__(self, name, getattr(self, name).strip())
         try:
             sql.columns_of(self.when)
         except RecipeError as error:

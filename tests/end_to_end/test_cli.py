@@ -110,8 +110,9 @@ def test_preview_shows_what_each_stage_does_and_writes_nothing(folder):
     assert not (folder / "out").exists()
 
 
-def test_a_packaged_recipe_without_an_input_says_where_to_name_it(folder):
-    assert "curator: name what it is to read: text/web INPUT" in curator("plan", "text/web").output
+@pytest.mark.parametrize("words", [["plan"], ["plan", "--probe", "5"], ["profile", "--stage", "signals"]])
+def test_a_packaged_recipe_without_an_input_says_where_to_name_it(folder, words):
+    assert "curator: name what it is to read: text/web INPUT" in curator(*words, "text/web").output
 
 
 def test_too_many_failures_are_an_error_that_still_tells_everything(folder):
