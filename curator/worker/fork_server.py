@@ -207,8 +207,9 @@ def fork_early() -> None:
     """Fork it, if that can be done here. To be called before Arrow and NumPy are imported."""
     if sys.platform != "linux" or "numpy" in sys.modules:
         return
-    lent = ONE_THREAD.keys() - os.environ.keys()
-    os.environ.update({name: ONE_THREAD[name] for name in lent})
+    # Libraries read them when they are imported, Arrow its own when it first takes memory.
+    lent = {n: value for n, value in {**ONE_THREAD, **LITTLE_KEPT}.items() if n not in os.environ}
+    os.environ.update(lent)
     import_once(())
     for name in lent:
         del os.environ[name]

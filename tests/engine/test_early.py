@@ -29,6 +29,21 @@ table = (read([{{"id": "a"}}]) >> tells).collect(workers=1)
 print(json.dumps([before.process.pid, *json.loads(table["told"][0].as_py()), os.environ.get("OMP_NUM_THREADS")]))
 """
 
+GROUPS = """
+from curator.worker import fork_server
+fork_server.fork_early()
+from curator import read, stage
+
+@stage(adds={"others": "int64"})
+def groups(batch):
+    import pyarrow as pa
+    pa.table({"a": range(1000)}).group_by("a").aggregate([("a", "sum")])
+    pools = [getattr(pa, f"{name}_memory_pool")() for name in pa.supported_memory_backends() if name != "system"]
+    return batch.with_columns({"others": [sum(pool.max_memory() for pool in pools)] * len(batch)})
+
+print((read([{"id": "a"}]) >> groups).collect(workers=1)["others"][0])
+"""
+
 
 def python(code, tmp_path, **env):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path,
@@ -44,6 +59,11 @@ def test_workers_have_the_environment_and_the_folder_of_the_run_and_come_from_a_
     early, server, word, folder, threads, session, tasks, of_driver = json.loads(said)
     assert server == early == session
     assert (word, folder, threads, tasks, of_driver) == ("later \udcff", str(tmp_path / "below"), "1", 1, None)
+
+
+def test_arrow_takes_all_memory_of_its_workers_from_the_system(tmp_path):
+    """Also what its parts in C++ take of themselves, as to group rows."""
+    assert python(GROUPS, tmp_path) == "0\n"
 
 
 @pytest.mark.parametrize("threshold", ["0x100000", "much"])
