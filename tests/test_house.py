@@ -202,7 +202,7 @@ LINES = {
     "models": 1179,
     "ngrams": 368,
     "pipeline": 1131,
-    "stages": 2467,
+    "stages": 2469,
     "engine": 3931,
     "recipe": 1665,
     "worker": 2274,
@@ -234,7 +234,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 14597
-    assert sum(LINES.values()) <= 43118
+    assert sum(LINES.values()) <= 43120
 
 
 def test_nothing_names_a_machine():

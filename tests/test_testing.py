@@ -266,6 +266,22 @@ def test_writing_into_the_given_arrays_is_caught():
 
 
 @stage(needs={"pixels"}, adds={"mean": pa.float64()})
+def writes_the_same_again(batch):
+    for pixels in batch.pixels:
+        if pixels is not None:
+            pixels[pixels < 3] = 0
+    means = [None if p is None else float(p.mean()) for p in batch.pixels]
+    return batch.with_columns({"mean": pa.array(means, pa.float64())})
+
+
+def test_writing_what_a_second_call_would_not_change_is_caught():
+    with pytest.raises(AssertionError, match="changes the batch that it is given"):
+        check_stage(writes_the_same_again, images(), skip=set(CHECKS) - {"input"})
+    with pytest.raises(AssertionError):
+        check_stage(writes_the_same_again, images())
+
+
+@stage(needs={"pixels"}, adds={"mean": pa.float64()})
 def minds_missing_pixels(batch):
     return batch.with_columns({"mean": pa.array([float(p.mean()) for p in batch.pixels], pa.float64())})
 

@@ -49,6 +49,8 @@ class RuleSet:
     source: str = ""
 
     def __post_init__(self) -> None:
+        for name in ("description", "source"):
+            object.__setattr__(self, name, getattr(self, name).strip())
         if not self.rules:
             raise RecipeError("there is no rule: list some under `rules`, each with reason and when")
         reasons = [rule.reason for rule in self.rules]

@@ -43,7 +43,7 @@ def check_stage(stage: Stage, batch: Batch, *, tolerance: float = 0.0, skip: Col
     _check_given(stage, batch)
     with raising(named(stage), "for the batch given to check_stage"):
         working = fresh(stage)
-        answered = run.answers(stage, batch, working=working)
+        answered = run.answers(stage, copy.deepcopy(batch), working=working)  # it may write into it
     subject = Subject(stage, batch, answered, tolerance, working)
     for name, check in CHECKS.items():
         if name not in skip:

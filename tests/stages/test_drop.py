@@ -215,7 +215,9 @@ def test_all_that_is_wrong_in_a_rule_set_is_told_at_once(rule_file):
 def test_texts_of_a_rule_set_are_as_they_are_written(rule_file):
     with open(rule_file, "w") as file:
         file.write(RULES.replace("when: words < 3", "when: true").replace("source: Doe 2024", "source: 2024")
+                   .replace("What is too short.", ">\n  What is\n  too short.")
                    + "  - reason: long\n    when: words > 9\n    source: >\n      table 1 of\n      the paper\n")
     rules = load_rules(rule_file)
     assert (rules.rules[1].when, rules.source) == ("true", "2024")
-    assert rules.rules[2].source == "table 1 of the paper"  # as folded lines end in a break, which is none of it
+    # folded lines end in a break, which is none of it
+    assert (rules.rules[2].source, rules.description) == ("table 1 of the paper", "What is too short.")
