@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from curator_video.measures.measured import OF_FRAMES, OF_THUMBS, measure
 from curator_video.measures.signals import COLUMNS, Signals
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from curator.testing import check_stage, run_stage
@@ -189,6 +189,7 @@ def test_a_bar_beside_the_dark_is_known_by_the_other_one():
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 12), st.sampled_from([(36, 64), (5, 7), (1, 1)]), st.integers(0, 2**31), st.integers(0, 4))
+@example(4, (1, 1), 0, 0)
 def test_ratios_are_ratios_whatever_is_given(count, size, seed, sampled):
     rng = np.random.default_rng(seed)
     made = rng.integers(0, 256, (count, *size), np.uint8), np.cumsum(rng.uniform(0.01, 0.2, count))

@@ -32,6 +32,7 @@ def light(clip: Thumbs) -> dict[str, float | bool | None]:
 
 def exposure(clip: Thumbs) -> dict[str, float | bool | None]:
     """Frames with many pixels at the camera's limits."""
-    above = cv2.subtract(rows(clip.content), SHADOW)  # type: ignore[call-overload]  # 0 in the shadow; its stubs know no numbers
+    # 0 in the shadow; the kind is said, as four pixels may be four numbers to OpenCV
+    above = cv2.subtract(rows(clip.content), SHADOW, dtype=cv2.CV_8U)  # type: ignore[call-overload]  # its stubs know no numbers
     limits = ((above == 0) | (above >= HIGHLIGHT - SHADOW)).sum(axis=1, dtype=np.int32) / above.shape[1]
     return {"exposure_ratio": clip.share(limits > LIMIT_SHARE)}
