@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from curator_video.measures.flow import fitted, motion
+from curator_video.measures.flow import _looked, fitted, motion
 from curator_video.measures.motion import COLUMNS, Motion
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -86,6 +86,18 @@ def test_steps_across_cuts_do_not_count():
 def test_the_time_counts_and_not_the_frames():
     slow, fast = (found(moved(x=2), rate, rate)["motion_mean"] for rate in (12.5, 25))
     assert fast == pytest.approx(2 * slow, rel=0.02)
+
+
+def test_of_four_steps_two_that_follow_each_other_are_looked_at():
+    assert _looked(8) == list(range(8))
+    numbers = _looked(400)
+    assert len(numbers) == 200
+    pairs = np.reshape(numbers, (100, 2))
+    assert (np.diff(pairs) == 1).all()
+    assert (pairs // 4 == np.arange(100)[:, None]).all()
+    assert np.bincount(pairs[:, 0] % 4).min() > 25  # nor is it always the same place in the four
+    for count in range(9, 20):
+        assert _looked(count) == [k for k in numbers if k < count]
 
 
 def test_without_structure_the_camera_is_unknown():
