@@ -18,7 +18,8 @@ What is held for a worker's life is scarce: GPUs and shares of them, the places 
    `OVERBOOK`): idle workers are preempted though they have work, and at last a worker starts beside one that
    holds what it needs.
 
-All other workers start where their rows are, on cores that nobody uses.
+All other workers start on cores that nobody uses: where their rows are, and on several nodes, while there is
+much to read, before rows come to them (`_start_ahead`).
 """
 
 from __future__ import annotations
