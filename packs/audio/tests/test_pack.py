@@ -117,3 +117,9 @@ def test_the_pack(tmp_path, server):  # noqa: F811
     pytest.importorskip("onnxruntime")
     check_pack("audio", [*of_words(tmp_path), *of_measures(), *of_cuts(), *of_voices(tmp_path / "voices", server.url),
                          *of_files(tmp_path / "files"), *of_shards(tmp_path)])
+
+
+def test_what_an_extra_brings_is_asked_for_before_a_run_works():
+    assert set(Dnsmos(model="m").requires) == {"onnxruntime"}
+    assert set(Vad(engine="silero").requires) == {"onnxruntime", "silero_vad"}
+    assert not Vad().requires

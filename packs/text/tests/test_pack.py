@@ -216,3 +216,14 @@ def test_a_stranger_finds_each_stage_and_recipe(page):
     recipes = [f"text/{path.stem}" for path in pack.folder("recipes").glob("*.yaml")]
     told = (Path(__file__).parents[3] / page).read_text("utf-8")
     assert not [name for name in stages + recipes if f"`{name}`" not in told]
+
+
+@pytest.mark.parametrize(("stage", "wants"), [
+    (Chunk(size=9), set()), (Chunk(size=9, by="tokens", tokenizer="a/b"), {"tokenizers"}),
+    (CodeSignals(), set()), (CodeSignals(tokenizer="tiktoken:gpt2"), {"tiktoken"}),
+    (ChatTemplate(tokenizer="a/b"), {"jinja2"}), (ChatTemplate(template="t", tokens_by="x.model"), {"jinja2", "sentencepiece"}),
+    (ExtractHtml(), set()), (ExtractHtml(engine="justext"), {"justext"}), (Pdf(), {"pypdfium2"}), (StaticEmbed(), {"tokenizers"}),
+])
+def test_what_an_extra_brings_is_asked_for_before_a_run_works(stage, wants):
+    assert set(stage.requires) == wants
+    assert all("pip install 'curator-text[" in get for get in stage.requires.values())

@@ -21,6 +21,7 @@ SILENT_DB = -70.0  # dB of full scale: what is below is silence, whatever an eng
 LOUD_DB = -20.0
 FINE = RATE // 100  # samples of what a level is measured of
 FLOOR_STEP, DIP = 1000, 30  # in these steps: the noise floor is taken every 10 s, of 30 s; speech dips for up to 0.3 s
+EXTRA = "pip install 'curator-audio[models]'"
 SILERO = "silero_vad_16k_sequence.onnx"
 SILERO_FRAME, SILERO_CONTEXT, SILERO_FRAMES = 512, 64, 512  # samples, samples before them, frames a call
 
@@ -88,7 +89,7 @@ class Silero:
         try:
             import onnxruntime
         except ImportError as error:
-            raise CuratorError(f"onnxruntime is wanted and cannot be imported ({error}): pip install 'curator-audio[models]'") from error
+            raise CuratorError(f"onnxruntime is wanted and cannot be imported ({error}): {EXTRA}") from error
         options = onnxruntime.SessionOptions()
         options.inter_op_num_threads = options.intra_op_num_threads = 1
         self._session: Any = onnxruntime.InferenceSession(str(silero_weights()), options, providers=["CPUExecutionProvider"])
@@ -117,7 +118,7 @@ def silero_weights() -> Path:
     found = find_spec("silero_vad")
     path = Path(found.origin).parent / "data" / SILERO if found and found.origin else None
     if path is None or not path.is_file():
-        raise CuratorError(f"the engine silero needs {SILERO} of silero-vad 6.2.2 or later: pip install 'curator-audio[models]'")
+        raise CuratorError(f"the engine silero needs {SILERO} of silero-vad 6.2.2 or later: {EXTRA}")
     return path
 
 

@@ -62,6 +62,8 @@ class Vad(Stage):
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
             raise ValueError(f"engine is one of {', '.join(ENGINES)}, got {self.engine!r}")
+        if self.engine == "silero":
+            self.requires = dict.fromkeys(("onnxruntime", "silero_vad"), engines.EXTRA)
         if self.mode not in (0, 1, 2, 3):
             raise ValueError(f"mode is 0, 1, 2 or 3, got {self.mode!r}")
         if self.frame_ms not in (10, 20, 30):

@@ -13,6 +13,7 @@ from curator.api.stage import Context, Contract, Stage, setting
 from curator.api.tasks import AudioBatch
 from curator_audio.sound.waves import waves_of
 
+EXTRA = "pip install 'curator-audio[models]'"
 RATE = 16_000  # Hz
 WINDOW = 144_160  # samples: 9.01 s
 WINDOWS_AT_ONCE = 8
@@ -43,6 +44,8 @@ class Dnsmos(Stage):
     p808: str | None = None
     normalize: float | None = None
     threads: int = setting(default=1)
+
+    requires = {"onnxruntime": EXTRA}
 
     def __post_init__(self) -> None:
         if self.normalize is not None and self.normalize > 0:
@@ -123,7 +126,7 @@ def _session(reference: str, shape: tuple[int, ...], threads: int) -> Any:
     try:
         onnxruntime = library("onnxruntime")
     except CuratorError as error:
-        raise CuratorError(f"{error}; pip install 'curator-audio[models]' brings it") from error
+        raise CuratorError(f"{error}; {EXTRA} brings it") from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = threads
     options.log_severity_level = 3

@@ -14,6 +14,8 @@ from curator.api.errors import CuratorError
 from curator.api.findings import Summed
 from curator.api.stage import Context, Contract, Outputs, Stage
 from curator.api.tasks import TextBatch
+from curator_text.chat.jinja import EXTRA, compiled, of_tokenizer
+from curator_text.tokens.tokenizers import open_tokenizer, required
 
 
 @dataclass(kw_only=True)
@@ -51,6 +53,7 @@ class ChatTemplate(Stage):
     def __post_init__(self) -> None:
         if self.tokenizer is None and self.template is None:
             raise ValueError("chat_template wants a tokenizer with a template, or a template")
+        self.requires = {"jinja2": EXTRA} | required(self.tokens_by)
         if self.date is not None:
             try:
                 date.fromisoformat(self.date)
@@ -66,8 +69,6 @@ class ChatTemplate(Stage):
         return {"tokens": "number"} if self.tokens_by else {}
 
     def setup(self, ctx: Context) -> None:
-        from curator_text.chat.jinja import compiled, of_tokenizer
-
         source, self._known, self._counter = "", dict[str, str](), None
         if self.template is not None:
             try:
@@ -79,8 +80,6 @@ class ChatTemplate(Stage):
             source = source or found
         self._template = compiled(source, repr(self.template or self.tokenizer), self.date)
         if self.tokens_by is not None:
-            from curator_text.tokens.tokenizers import open_tokenizer
-
             self._counter = open_tokenizer(self.tokens_by, max(1, int(ctx.cpus)), special_in_text=True)
 
     def process(self, batch: TextBatch) -> Outputs:

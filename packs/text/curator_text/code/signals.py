@@ -16,6 +16,7 @@ from curator_text.code.encoded import encoded
 from curator_text.code.generated import generated
 from curator_text.code.languages import Languages, extension_of, file_name, load_languages, table_digest
 from curator_text.code.measure import characters, has_xml_header, line_lengths, visible_characters
+from curator_text.tokens.tokenizers import open_tokenizer, required
 
 COLUMNS: dict[str, pa.DataType] = {
     "code_language": pa.string(), "extension": pa.string(), "code_name": pa.string(),
@@ -67,6 +68,9 @@ class CodeSignals(Stage):
     sparse = ("code_generated", "code_xml_header", "code_visible_chars", "code_visible_ratio",
               "code_encoded_max", "code_encoded_ratio", "code_comment_ratio", "code_digit_ratio")
 
+    def __post_init__(self) -> None:
+        self.requires = required(self.tokenizer)
+
     def contract(self) -> Contract:
         needs = [self.column, self.path_column] + ([self.language_column] if self.language_column else [])
         more = {"code_chars_per_token": pa.float64()} if self.tokenizer else {}
@@ -85,8 +89,6 @@ class CodeSignals(Stage):
         self._languages = load_languages(self.table)
         self._comments = {name: Comments(style) for name, style in self._languages.styles.items()}
         if self.tokenizer:
-            from curator_text.tokens.tokenizers import open_tokenizer
-
             self._encode = open_tokenizer(self.tokenizer, max(1, int(ctx.cpus))).encode
 
     def process(self, batch: TextBatch) -> TextBatch:

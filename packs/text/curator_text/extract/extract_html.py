@@ -115,6 +115,7 @@ class ExtractHtml(Stage):
             raise ValueError(f"page_seconds must be above 0, got {self.page_seconds}")
         if self.engine != "resiliparse":
             self.timeout_s = 10 * self.page_seconds + 120  # of a page; the stage's own limit comes first
+            self.requires = {self.engine: EXTRA}
 
     def contract(self) -> Contract:
         adds = {"text": pa.string(), "title": pa.string(), "charset": pa.string(), "html_bytes": pa.int64()}

@@ -55,6 +55,7 @@ class Pdf(Stage):
     password: str | None = setting(default=None)
 
     sparse = ("author", "published", "pages_without_text", "pages_scanned")
+    requires = {"pypdfium2": EXTRA}
 
     def __post_init__(self) -> None:
         self.at_least(1, "max_pdf_bytes")

@@ -17,7 +17,7 @@ from curator.api.tasks import TextBatch
 from curator.models.loading import fetch
 from curator.models.vectors import VECTOR, present, unit, vector_column
 from curator_text.models.train.safetensors import read_arrays
-from curator_text.tokens.tokenizers import open_tokenizer
+from curator_text.tokens.tokenizers import EXTRA, open_tokenizer
 
 _TOKENS_AT_ONCE = 1 << 16  # some 64 MB of vectors
 _NAMES = ("embeddings", "embedding.weight")  # of the table: model2vec's, and that of sentence-transformers
@@ -42,6 +42,7 @@ class StaticEmbed(Stage):
 
     resources = Resources(cpus=1)
     batch_size = 256
+    requires = {"tokenizers": EXTRA}
 
     model: str = "minishlab/potion-base-8M"
     column: str = "text"

@@ -11,6 +11,7 @@ from curator.api.stage import Context, Contract, Outputs, Stage
 from curator.api.tasks import TextBatch
 from curator_text.pieces.bounds import LEVELS, pieces_of, starts_of, words_of
 from curator_text.pieces.children import COLUMNS, children
+from curator_text.tokens.tokenizers import open_tokenizer, required
 
 _USUAL_CUT = {"characters": "words", "tokens": "words"}
 
@@ -60,6 +61,7 @@ class Chunk(Stage):
             raise ValueError(f"size_min must be from 0 to size ({self.size}), got {self.size_min}")
         if (self.by == "tokens") != (self.tokenizer is not None):
             raise ValueError("by: tokens wants a tokenizer, and only that does")
+        self.requires = required(self.tokenizer)
 
     def contract(self) -> Contract:
         return Contract(needs={self.column: pa.string()}, adds={self.column: pa.string(), **COLUMNS})
@@ -67,8 +69,6 @@ class Chunk(Stage):
     def setup(self, ctx: Context) -> None:
         self._tokenizer = None
         if self.tokenizer is not None:
-            from curator_text.tokens.tokenizers import open_tokenizer
-
             self._tokenizer = open_tokenizer(self.tokenizer, max(1, int(ctx.cpus)))
 
     def process(self, batch: TextBatch) -> Outputs:

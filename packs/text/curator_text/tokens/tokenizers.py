@@ -54,8 +54,10 @@ def open_tokenizer(name: str, threads: int, special_in_text: bool = False) -> To
     return _tokenizers(name, threads, special_in_text)
 
 
-def required(name: str) -> dict[str, str]:
-    """The library of a tokenizer, as a stage `requires` it."""
+def required(name: str | None) -> dict[str, str]:
+    """The library of a tokenizer, as a stage `requires` it; without one, none."""
+    if not name:
+        return {}
     sort = "tiktoken" if name.startswith("tiktoken:") else "sentencepiece" if name.endswith(".model") else "tokenizers"
     return {sort: EXTRA}
 
