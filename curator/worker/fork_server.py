@@ -67,6 +67,9 @@ def serve_driver(fd: int, job: dict[str, Any]) -> None:
         os.set_inheritable(fd, False)  # forks hold it, programs that a stage starts do not
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to answer
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while (fd := os.open(os.devnull, os.O_RDWR)) < 3:
+        pass  # who closed these lends their numbers to pipes of ours, over which others would write
+    os.close(fd)
     _leave_a_watchdog(job["folders"], (driver.fileno(), *job["keep"]))
     import_once(job["modules"])
     wake, waker = os.pipe()
@@ -195,9 +198,16 @@ def _fork(driver: socket.socket, wake: int, worker: int, fd: int, workers: dict[
     except BaseException:
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
+        _leave(status)
+
+
+def _leave(status: int) -> None:
+    """End a fork, whatever becomes of its last words: what it was forked from is not to be done twice."""
+    for stream in (sys.stdout, sys.stderr):
+        # it is closed, or nobody reads it any more
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            stream.flush()
+    os._exit(status)
 
 
 # -- forked from the command line itself ---------------------------------------------------------------------
@@ -294,6 +304,4 @@ def _wait_and_serve(line: socket.socket) -> None:
     except BaseException:
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
+        _leave(status)

@@ -44,6 +44,34 @@ def groups(batch):
 print((read([{"id": "a"}]) >> groups).collect(workers=1)["others"][0])
 """
 
+TWO_PHASES = """
+from curator.worker import fork_server
+fork_server.fork_early()
+from curator import Reduce, Stage, read
+
+class Speaks(Stage):
+    def setup(self, ctx):
+        print("loaded")
+
+    def process(self, batch):
+        return batch
+
+class Meets(Reduce):
+    key, columns = "id", ("id",)
+
+    def clear(self):
+        pass
+
+    def absorb(self, batch):
+        pass
+
+    def process(self, batch):
+        return batch
+
+rows = (read([{"id": "a"}]) >> Speaks() >> Meets()).collect(workers=1).num_rows
+open("rows", "a").write(f"{rows}\\n")
+"""
+
 
 def python(code, tmp_path, **env):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path,
@@ -87,6 +115,15 @@ def test_another_c_library_than_gnus_need_not_know_its_options(tmp_path):
 def test_where_it_cannot_be_used_a_new_process_takes_its_place(tmp_path, between):
     early, server, *_ = json.loads(python(RUN.format(between=between), tmp_path))
     assert server != early
+
+
+@pytest.mark.parametrize("end", ["| true", ">&-", ">&- 2>&-"])
+def test_where_nobody_reads_what_workers_say_each_ends_alone_and_goes_on_as_nobody_else(tmp_path, end):
+    env = {k: v for k, v in os.environ.items() if k not in ("OMP_NUM_THREADS", "PYTHONUNBUFFERED")}
+    subprocess.run(["sh", "-c", f'"$0" -c "$1" {end}', sys.executable, TWO_PHASES], cwd=tmp_path, check=True,
+                   env={**env, TOKEN: str(tmp_path)})
+    wait_until(lambda: not orphans(str(tmp_path)))
+    assert (tmp_path / "rows").read_text() == "1\n"
 
 
 def test_it_ends_with_a_program_that_never_wants_it(tmp_path):
