@@ -40,7 +40,7 @@ from curator.engine.protocol import CallKind, CountsByUnit, Output, Reason, Ref,
 from curator.pipeline.plan import Operator, Target
 
 QUEUE_BYTES = 192 << 20  # a node that may wait before one operator, where memory allows; more gains nothing
-CALLS_S = 2500  # calls a second; with so many the driver has time for 1,000 nodes (benchmarks/scale.py)
+CALLS_S = 2150  # calls a second; with so many the driver has time for 1,000 nodes (benchmarks/scale.py)
 ANYWHERE = -1  # the queue for rows of nodes that have no worker of an operator
 # for a worker that was asked to end; who waits for its GPU need not wait for a `close` that hangs
 CLOSE_S = 30.0
