@@ -199,7 +199,7 @@ LINES = {
     "io/tables": 2089,
     "sql": 517,
     "registry": 469,
-    "models": 1179,
+    "models": 1181,
     "ngrams": 368,
     "pipeline": 1131,
     "stages": 2469,
@@ -234,7 +234,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 14606
-    assert sum(LINES.values()) <= 43129
+    assert sum(LINES.values()) <= 43131
 
 
 def test_nothing_names_a_machine():

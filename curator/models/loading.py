@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -42,10 +43,11 @@ def place_of(ctx: Context) -> Place:
     torch = library("torch")
     torch.set_num_threads(max(1, int(ctx.cpus)))
     if not ctx.gpus:
-        # GNU's C library takes new pages for each layer and gives them back, and the system clears them: with
-        # CLIP B/32 that was a quarter of the processor time. With M_MMAP_MAX, M_TRIM_THRESHOLD it keeps them.
+        # A worker has GNU's C library take new pages for each layer and give them back, and the system clears
+        # them: with CLIP B/32 that was a quarter of the processor time. So M_MMAP_MAX and M_TRIM_THRESHOLD
+        # have it keep them, in a worker and not in the process of a user, whose memory is not ours to keep.
         with contextlib.suppress(AttributeError, OSError):
-            for option, value in ((-4, 0), (-1, 1 << 30)):
+            for option, value in ((-4, 0), (-1, 1 << 30)) if "MALLOC_MMAP_THRESHOLD_" in os.environ else ():
                 ctypes.CDLL(None).mallopt(option, value)
         return Place(torch.device("cpu"), torch.float32)
     if not torch.cuda.is_available():
