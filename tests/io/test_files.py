@@ -481,6 +481,9 @@ def test_a_pipe_that_is_named_is_told_and_nobody_waits_for_it(tmp_path):
     for path in (str(tmp_path / "a.jsonl"), str(tmp_path / "*"), "/dev/zero"):
         with pytest.raises(InputError, match=r"is a pipe or a device|matches no file"):
             listed(path, "")
+    for path in (str(tmp_path / "a.jsonl"), "/dev/zero"):  # as a record of a manifest may name one
+        with pytest.raises(InputError, match="is a pipe or a device"):
+            open_input(path)
 
 
 def test_a_file_that_cannot_grow_takes_no_room_any_more(tmp_path):
