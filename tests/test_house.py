@@ -197,7 +197,7 @@ LINES = {
     "machine": 451,
     "io": 5880,
     "io/tables": 2089,
-    "sql": 517,
+    "sql": 542,
     "registry": 469,
     "models": 1181,
     "ngrams": 368,
@@ -234,7 +234,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 14606
-    assert sum(LINES.values()) <= 43132
+    assert sum(LINES.values()) <= 43157
 
 
 def test_nothing_names_a_machine():

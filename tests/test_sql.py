@@ -13,8 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curator import sql
+from curator.api.batch import Batch
 from curator.api.errors import RecipeError
+from curator.api.stage import Context
+from curator.sql import parse
 from curator.sql.parse import connection
+from curator.stages import Drop, Map, Route
 
 COLUMNS = {
     "n": pa.int64(), "f": pa.float64(), "text": pa.string(), "flag": pa.bool_(), "xs": pa.list_(pa.int64()), "day": pa.date32(),
@@ -273,3 +277,15 @@ def test_a_connection_that_was_let_go_is_closed_and_the_next_use_makes_another()
         before.sql("SELECT 1")
     assert sql.evaluate({"small": "n < 5"}, pa.table({"n": [1, 9]})).to_pylist() == ["small", None]
     assert connection() is not before
+
+
+@pytest.mark.parametrize("made", [Drop({"short": "length(lower(text)) < 2", "all": "true"}), Map({"n": "length(text)"}),
+                                  Route({"high": "length(text) > 1"})], ids=lambda stage: stage.name)
+def test_a_worker_does_not_parse_what_was_parsed_where_its_stage_was_made(made):
+    sent = pickle.dumps(made)
+    parse._parsed.cache_clear()
+    parse.tree_of.cache_clear()
+    stage = pickle.loads(sent)
+    stage.setup(Context())
+    stage.process(Batch(pa.table({"text": ["a", "bc"]})))
+    assert parse.tree_of.cache_info().misses == 0

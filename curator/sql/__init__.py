@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from curator.api.errors import RecipeError
 from curator.api.names import suggestion
-from curator.sql.parse import columns_of, connection, first_lines, let_go, refuse_twins
+from curator.sql.parse import columns_of, connection, first_lines, know, let_go, refuse_twins
 
 __all__ = ["check_all", "check_kind", "columns_of", "compute", "evaluate", "let_go", "needs", "types_of"]
 
@@ -37,6 +37,23 @@ def needs(expressions: Mapping[str, str]) -> set[str]:
             found |= columns_of(text)
     refuse_twins(found, "together the expressions use")
     return found
+
+
+def parts_of(expressions: Mapping[str, str]) -> dict[str, frozenset[str]]:
+    """The columns of each expression, by its text: what workers are told, so that they need not parse.
+
+    Raises:
+        RecipeError: as `needs`.
+    """
+    needs(expressions)
+    return {text: columns_of(text) for text in expressions.values()}
+
+
+def begin(parts: Mapping[str, frozenset[str]]) -> None:
+    """Start DuckDB in a worker, with what is known of its expressions, so that the first batch waits for
+    neither."""
+    know(parts)
+    connection()
 
 
 def check_all(conditions: Mapping[str, str], columns: Columns) -> None:

@@ -41,7 +41,15 @@ def columns_of(expression: str) -> frozenset[str]:
     if not isinstance(expression, str) or not expression.strip():
         raise RecipeError(f"{expression!r} is no SQL expression: write one over columns, such as word_count "
                           "< 50")
-    return _parsed(expression)
+    return _known[expression] if expression in _known else _parsed(expression)
+
+
+def know(columns: Mapping[str, frozenset[str]]) -> None:
+    """Take over which columns expressions refer to, from the process that found it out."""
+    _known.update(columns)
+
+
+_known: dict[str, frozenset[str]] = {}
 
 
 @functools.lru_cache(maxsize=1024)

@@ -112,10 +112,10 @@ class Map(Stage):
             if name in IDENTITY or not name or name.startswith("_"):
                 raise RecipeError(f"map cannot make the column {name!r}: id and source stay as they are, and "
                                   "names with _ in front are the engine's")
-        self._needs = frozenset(sql.needs(self.columns))
+        self._parts = sql.parts_of(self.columns)
 
     def contract(self) -> Contract:
-        return Contract(needs=self._needs, adds=dict.fromkeys(self.columns))
+        return Contract(needs=frozenset().union(*self._parts.values()), adds=dict.fromkeys(self.columns))
 
     def columns_after(self, columns: Mapping[str, pa.DataType | None]) -> dict[str, pa.DataType | None]:
         return {**columns, **sql.types_of(self.columns, columns)}
@@ -127,7 +127,7 @@ class Map(Stage):
         return {"columns": list(self.columns.items())}
 
     def setup(self, ctx: Context) -> None:
-        sql.needs(self.columns)  # starts DuckDB and parses, so that the first batch does not wait for it
+        sql.begin(self._parts)
 
     def process(self, batch: Batch) -> Batch:
         return batch.with_columns(sql.compute(self.columns, batch.rows))

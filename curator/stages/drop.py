@@ -44,10 +44,10 @@ class Drop(Stage):
             raise RecipeError("drop has no condition: give it some (too_short: word_count < 50) or a rule "
                               "set (rules: …)")
         self._conditions = resolved
-        self._needs = frozenset(sql.needs(resolved))
+        self._parts = sql.parts_of(resolved)
 
     def contract(self) -> Contract:
-        return Contract(needs=self._needs)
+        return Contract(needs=frozenset().union(*self._parts.values()))
 
     def reasons(self) -> dict[str, str]:
         """Every reason and its condition, those of the rule sets included, in order."""
@@ -61,7 +61,7 @@ class Drop(Stage):
         return {"conditions": list(self._conditions.items())}
 
     def setup(self, ctx: Context) -> None:
-        sql.needs(self._conditions)  # starts DuckDB and parses, so that the first batch does not wait for it
+        sql.begin(self._parts)
 
     def process(self, batch: Batch) -> Outputs:
         reasons = sql.evaluate(self._conditions, batch.rows)

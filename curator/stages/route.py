@@ -36,10 +36,10 @@ class Route(Stage):
                 raise RecipeError(f"route: {name!r} cannot be the name of a port; take letters, digits, _ "
                                   f"and -, and none of {', '.join(SIDE_OUTPUTS)}")
         self.ports = tuple(self.routes)
-        self._needs = frozenset(sql.needs(self.routes))
+        self._parts = sql.parts_of(self.routes)
 
     def contract(self) -> Contract:
-        return Contract(needs=self._needs)
+        return Contract(needs=frozenset().union(*self._parts.values()))
 
     def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
         sql.check_all(self.routes, columns)
@@ -49,7 +49,7 @@ class Route(Stage):
         return {"routes": list(self.routes.items())}
 
     def setup(self, ctx: Context) -> None:
-        sql.needs(self.routes)  # starts DuckDB and parses, so that the first batch does not wait for it
+        sql.begin(self._parts)
 
     def process(self, batch: Batch) -> Outputs:
         labels = sql.evaluate(self.routes, batch.rows).to_pylist()
