@@ -52,6 +52,7 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THRE
 # that was ever freed (32 MB), and Arrow's own keeps more, in every worker. In bytes.
 LITTLE_KEPT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_MMAP_THRESHOLD_": "8000000",
                "MALLOC_TRIM_THRESHOLD_": "16000000"}
+ENVIRONMENT = {**ONE_THREAD, **LITTLE_KEPT}
 
 
 def main() -> None:
@@ -218,7 +219,7 @@ def fork_early() -> None:
     if sys.platform != "linux" or "numpy" in sys.modules:
         return
     # Libraries read them when they are imported, Arrow its own when it first takes memory.
-    lent = {n: value for n, value in {**ONE_THREAD, **LITTLE_KEPT}.items() if n not in os.environ}
+    lent = {name: value for name, value in ENVIRONMENT.items() if name not in os.environ}
     os.environ.update(lent)
     import_once(())
     for name in lent:

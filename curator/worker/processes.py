@@ -26,15 +26,7 @@ from pathlib import Path
 from curator.engine import protocol
 from curator.machine.detect import visible_devices
 from curator.machine.folders import clear_folder, make_folders, remove_folder
-from curator.worker.fork_server import (
-    EXITED,
-    FORK,
-    KILL,
-    LITTLE_KEPT,
-    ONE_THREAD,
-    REQUEST,
-    take_early,
-)
+from curator.worker.fork_server import ENVIRONMENT, EXITED, FORK, KILL, REQUEST, take_early
 from curator.worker.pickling import dumps
 from curator.worker.store import Store
 
@@ -117,7 +109,7 @@ class Processes:
         job = json.dumps({"path": sys.path, "modules": list(modules), "folders": list(self.folders),
                           "keep": list(keep)})
         paths = os.pathsep.join(p for p in sys.path if p)
-        fds, env = [theirs.fileno(), *keep], {**ONE_THREAD, **LITTLE_KEPT, **os.environ, "PYTHONPATH": paths}
+        fds, env = [theirs.fileno(), *keep], {**ENVIRONMENT, **os.environ, "PYTHONPATH": paths}
         ready = take_early()
         self.fork_server_process = (ready and ready.serve(job, env, fds)) or subprocess.Popen(
             [sys.executable, "-c", "from curator.worker.fork_server import main; main()", str(fds[0]), job],
