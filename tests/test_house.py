@@ -205,7 +205,7 @@ LINES = {
     "stages": 2469,
     "engine": 3932,
     "recipe": 1665,
-    "worker": 2282,
+    "worker": 2275,
     "observe": 2940,
     "testing": 1292,
     "runtime": 1347,
@@ -233,8 +233,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 14606
-    assert sum(LINES.values()) <= 43157
+    assert sum(LINES[room] for room in SLIM_CORE) <= 14599
+    assert sum(LINES.values()) <= 43150
 
 
 def test_nothing_names_a_machine():
