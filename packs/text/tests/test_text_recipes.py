@@ -172,6 +172,27 @@ def records(out):
     return {name: pa.concat_tables(tables, promote_options="permissive").to_pylist() for name, tables in files.items() if tables}
 
 
+def test_fineweb_edu_keeps_the_pages_that_its_classifier_finds_to_teach(tmp_path):
+    pytest.importorskip("transformers")
+    from packs.text.tests.tiny_text_models import WORDS, save_bert
+
+    dice = random.Random(4)
+    rows = [{"id": f"p{n:02}", "text": " ".join(dice.choices(WORDS[4:], k=12)), "url": f"http://x/{n}"} for n in range(40)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "pages.parquet")
+    model = save_bert(tmp_path / "model", ("edu",))
+    words = ["text/fineweb-edu", str(tmp_path / "pages.parquet"), "--set", f"steps.classify.model={model}",
+             "--set", "steps.classify.max_tokens=24", "--yes", "--set"]
+    done, _, out = run(tmp_path, *words, "steps.drop.not_educational=edu_score < -1000")
+    assert done.exit_code == 0, done.output
+    scores = sorted(row["edu_score"] for row in records(out)["data"])
+    done, stats, out = run(tmp_path, *words, f"steps.drop.not_educational=edu_score <= {scores[19]}")
+    assert done.exit_code == 0, done.output
+    found = records(out)
+    assert sorted(row["id"] for row in found["data"] + found["dropped"]) == [row["id"] for row in rows]
+    assert min(row["edu_score"] for row in found["data"]) > scores[19] == max(row["edu_score"] for row in found["dropped"])
+    assert stats["records"]["written"] == len(found["data"])
+
+
 def test_the_best_documents_are_repeated_and_the_lowest_dropped(tmp_path):
     path, rows = documents(tmp_path)
     words = ["run", "text/quality-buckets", "--workers", "0", "--set", f"read.path={path}", "--out", str(tmp_path / "out")]
