@@ -569,14 +569,6 @@ def test_near_duplicates_are_the_same_as_on_this_machine(cluster, tmp_path):
 # -- the command line -----------------------------------------------------------------------------------------------
 
 
-def test_without_an_address_a_cluster_of_its_own_is_started_and_ended(warm_start, tmp_path):
-    told = ended(warm_start, "run", "--ray", recipe_in(tmp_path), RAY_AUTH_MODE="disabled")
-    assert told.returncode == 0, told.stderr
-    assert "20" in told.stdout
-    assert "Ray" not in told.stderr
-    assert not list(Path(tempfile.gettempdir()).glob("curator_ray_*"))
-
-
 def test_the_environment_names_the_cluster(warm_start, cluster, tmp_path):
     told = ended(warm_start, "run", recipe_in(tmp_path), RAY_ADDRESS=cluster.address)
     assert told.returncode == 0, told.stderr

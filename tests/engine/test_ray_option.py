@@ -1,10 +1,12 @@
-"""What `--ray` says where there is no cluster, or no Ray that can be used."""
+"""What `--ray` does and says where there is no cluster, or no Ray that can be used."""
 
 import json
 import os
 import sys
+import tempfile
 import time
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -69,3 +71,11 @@ def test_without_ray_the_error_is_the_command_that_installs_it(curator, recipe, 
     ended = curator("run", recipe, "--ray", PYTHONPATH=f"{tmp_path / 'bare'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     assert ended.returncode == 2
     assert "pip install 'curator-core[ray]'" in ended.stderr
+
+
+def test_without_an_address_a_cluster_of_its_own_is_started_and_ended(warm_start, tmp_path):
+    told = ended(warm_start, "run", "--ray", recipe_in(tmp_path), RAY_AUTH_MODE="disabled")
+    assert told.returncode == 0, told.stderr
+    assert "20" in told.stdout
+    assert "Ray" not in told.stderr
+    assert not list(Path(tempfile.gettempdir()).glob("curator_ray_*"))
