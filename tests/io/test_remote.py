@@ -15,6 +15,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from curator.api.batch import Batch
 from curator.api.errors import InputError
 from curator.api.stage import Outputs
+from curator.io.files.faults import fault
 from curator.io.files.folder import Folder, _fetched, list_files, open_input
 from curator.io.files.remote import RemoteFiles
 from curator.io.media.files import Files
@@ -76,8 +77,28 @@ def test_missing_things_on_s3(bucket, s3_options):
         list_files(bucket + "/in/doc.jsonl", s3_options)
     with pytest.raises(InputError, match=r"in/\*.gz matches no file"):
         list_files(bucket + "/in/*.gz", s3_options)
-    with pytest.raises(InputError, match="does not exist"):
-        list_files("s3://no-such-bucket-here/x", s3_options)
+
+
+def test_a_bucket_that_is_missing_is_named(bucket, s3_options):
+    for path, said in {"x": "does not exist", "": "does not exist", "x/*.jsonl": "matches no file"}.items():
+        with pytest.raises(InputError, match=rf"{said}: there is no bucket s3://no-such-bucket$"):
+            list_files(f"s3://no-such-bucket/{path}".rstrip("/"), s3_options)
+        with pytest.raises(InputError, match=rf"{said}$"):  # an empty one is there
+            list_files(f"{bucket}/{path or 'y'}", s3_options)
+    folder = Folder.open("s3://no-such-bucket/out", s3_options)
+    for doing, do in {"write": lambda: folder.write("a", b""), "list": lambda: folder.names(recursive=True),
+                      "read": lambda: folder.read("a")}.items():
+        with pytest.raises(InputError, match=rf"cannot {doing} s3://no-such-bucket/out.*: there is no bucket "
+                                             r"s3://no-such-bucket\. To go on, make it or name another"):
+            do()
+
+
+@pytest.mark.parametrize(("protocol", "said"), [("gs", "bucket gs://b"), ("az", "container az://b"), ("hf", None)])
+def test_a_missing_bucket_of_another_store_is_named(protocol, said):
+    """What gcsfs and adlfs raise where there is none says the path only."""
+    told = str(fault(FileNotFoundError("b/x"), "write", f"{protocol}://b/x"))
+    assert (f"there is no {said}." in told) if said else ("there is no" not in told)
+    assert "there is no" not in str(fault(FileNotFoundError("b/x"), "read", f"{protocol}://b/x"))
 
 
 def test_an_upload_appears_whole_or_not_at_all(bucket, s3_options):

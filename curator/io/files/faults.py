@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,6 +14,8 @@ EXTRAS = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adl
           "abfss": "adlfs", "http": "aiohttp", "https": "aiohttp", "hf": "huggingface_hub",
           "sftp": "paramiko", "ssh": "paramiko", "smb": "smbprotocol", "oss": "ossfs", "webdav": "webdav4"}
 
+# Where the first part of a path is a bucket or container, and other folders are only in the names.
+BUCKETS = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss"})
 # packages that our extras bring
 _OURS = {"s3fs": "s3", "gcsfs": "gcs", "adlfs": "azure", "huggingface_hub": "hub", "pylance": "lance",
          "pyiceberg": "iceberg"}
@@ -44,13 +47,23 @@ _NUMBERS = {FileNotFoundError: errno.ENOENT, FileExistsError: errno.EEXIST, Perm
 
 def fault(error: BaseException, doing: str, uri: str) -> InputError:
     """The InputError for an error of a filesystem. `doing`: "read", "write", "list", "delete"."""
-    reason = _reason(error, uri.partition("://")[0] if "://" in uri else "")
+    protocol = uri.partition("://")[0] if "://" in uri else ""
+    reason = _reason(error, protocol)
     place = getattr(error, "filename", None)
     if isinstance(place, str) and place.startswith(f"{uri.rstrip('/')}/"):  # a folder below, a file in it
         uri = path_text(place)
-    if doing == "write" and reason == _REASONS[errno.ENOENT]:
+    # a folder need not be there for its files to be listed or written
+    if reason == _REASONS[errno.ENOENT] and protocol in BUCKETS and (
+            doing in ("write", "list") or re.search("(bucket|container) does not exist", str(error))):
+        reason = f"{no_bucket(uri)}. To go on, make it or name another"
+    elif doing == "write" and reason == _REASONS[errno.ENOENT]:
         reason = "nothing can be made there. To go on, write to another path"
     return InputError(f"cannot {doing} {uri}: {reason}")
+
+
+def no_bucket(uri: str) -> str:
+    """That there is no bucket of this name."""
+    return f"there is no {'container' if uri.startswith('a') else 'bucket'} {'/'.join(uri.split('/')[:3])}"
 
 
 def path_text(path: str) -> str:

@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from curator.api.errors import InputError
 from curator.api.stage import SIDE_OUTPUTS
 from curator.io.files.compression import without_codec
-from curator.io.files.faults import path_text, unseen
+from curator.io.files.faults import BUCKETS, no_bucket, path_text, unseen
 from curator.io.files.local import FileInfo, LocalFiles
 from curator.io.files.remote import RemoteFiles
 
@@ -174,4 +174,5 @@ def _nearby(files: Files, path: str) -> str:
         shown = ", ".join((near + [n for n in names if n not in near])[:5])
         return f". The nearest folder that exists is {folder} with {len(names)} names: {shown}" \
                + (", …" if len(names) > 5 else "")
-    return ""
+    in_bucket = path.partition("://")[0] in BUCKETS
+    return f": {no_bucket(path)}" if in_bucket and files.info("/".join(parts[:3])) is None else ""

@@ -10,11 +10,11 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, BinaryIO
 
-from curator.io.files.faults import explained
+from curator.io.files.faults import BUCKETS, explained
 from curator.io.files.local import TEMPORARY, FileInfo, Output
 
 # Where an object appears only when its upload is complete, so that no temporary name is needed.
-_OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "hf"})
+_OBJECT_STORES = BUCKETS | {"hf"}
 # Where of two who create a file at once only one succeeds.
 _EXCLUSIVE = frozenset({"memory", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"})
 # What several threads may ask at once. Of SFTP and FTP there is one connection, in which one thread waits for
