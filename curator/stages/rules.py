@@ -91,7 +91,8 @@ def parse_rules(content: bytes | str, path: str) -> RuleSet:
         text = content if isinstance(content, str) else content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise RecipeError(f"{where} is not valid UTF-8: {error}") from None
-    root = parse(text, where, problems) if text.strip() else Item(None, where)
+    has_more = re.search(r"^\s*[^#\s]", text, re.MULTILINE)  # than comments
+    root = parse(text, where, problems) if has_more else Item(None, where)
     if root.is_map and "name" not in root.value:
         root.value["name"] = Item(PurePosixPath(path).stem, where, text=PurePosixPath(path).stem)
     made = coerce(root, RuleSet, "", problems)

@@ -205,6 +205,14 @@ def test_what_is_wrong_in_a_rule_set_is_told_with_file_line_rule_and_field(rule_
         load_rules(rule_file)
 
 
+@pytest.mark.parametrize("text", ["", "# to come\n", "\n  # to come"])
+def test_a_rule_set_without_rules_is_told_what_belongs_there(rule_file, text):
+    with open(rule_file, "w") as file:
+        file.write(text)
+    with pytest.raises(RecipeError, match=r"rule set .*short.yaml: expected a mapping with rules, name, .* got nothing"):
+        load_rules(rule_file)
+
+
 def test_all_that_is_wrong_in_a_rule_set_is_told_at_once(rule_file):
     with open(rule_file, "w") as file:
         file.write(RULES.replace("length(text) = 0", "length(text) =").replace("reason: too_short", "reason: Too short"))
