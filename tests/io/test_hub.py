@@ -46,7 +46,9 @@ def texts(prefix: str, count: int = 3) -> list[str]:
 
 @pytest.mark.parametrize(("pattern", "found"), [
     ("data/*.parquet", ["data/a.parquet"]), ("data/**", ["data/a.parquet", "data/x/b.parquet", "data/x/y/c.json"]),
-    ("**/*.parquet", ["data/a.parquet", "data/x/b.parquet", "top.parquet"]), ("data/[!b].parquet", ["data/a.parquet"]),
+    ("**/*.parquet", ["data/a.parquet", "data/x/b.parquet", "top.parquet"]),
+    ("data/**.parquet", ["data/a.parquet", "data/x/b.parquet"]), ("**.json", ["data/x/y/c.json"]),
+    ("./**a.parquet", ["data/a.parquet"]), ("data/**/x/**.parquet", ["data/x/b.parquet"]), ("data/[!b].parquet", ["data/a.parquet"]),
     ("./top.parquet", ["top.parquet"]), ("data", [])])
 def test_patterns(pattern, found):
     assert matching(pattern, ["data/a.parquet", "data/x/b.parquet", "data/x/y/c.json", "top.parquet"]) == found

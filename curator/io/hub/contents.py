@@ -68,8 +68,8 @@ def splits_by_card(config: Mapping[str, Any], files: Collection[str]) -> dict[st
 
 
 def matching(pattern: str, files: Iterable[str]) -> list[str]:
-    """The files that a pattern names; `**` stands for any number of folders."""
-    parts = pattern.removeprefix("./").lstrip("/").split("/")
+    """The files that a pattern names; `**` stands for any number of folders, also in `data/**.parquet`."""
+    parts = re.sub(r"(^|/)\*\*(?=[^/])", r"\1**/*", pattern.removeprefix("./").lstrip("/")).split("/")
     return sorted(file for file in files if fits(file.split("/"), parts))
 
 
