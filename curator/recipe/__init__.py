@@ -100,6 +100,8 @@ def _read(recipe: str | PathLike[str]) -> tuple[str, str]:
         if isinstance(recipe, str) and "://" in recipe:
             with open_input(recipe) as file:
                 return file.read().decode("utf-8-sig"), recipe
+        if path.is_fifo():
+            raise RecipeError(f"{path} is a pipe, and a recipe is read more than once: write it into a file")
         if isinstance(recipe, str) and path.suffix not in (".yaml", ".yml") and not path.is_file():
             path = packs.resource("recipes", recipe)
         return path.read_text(encoding="utf-8-sig"), str(path)

@@ -1,5 +1,6 @@
 """Recipes: what they mean and what is wrong with them."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -294,6 +295,13 @@ def test_recipes_are_files_or_packaged(tmp_path):
     (folder / "latin.yaml").write_bytes(b"name: \xff\n")
     with pytest.raises(RecipeError, match="byte 6 is not UTF-8"):
         load("text/latin")
+
+
+@pytest.mark.parametrize("name", ["recipe.yaml", "recipe"])
+def test_a_pipe_is_no_recipe(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(RecipeError, match=rf"{name} is a pipe, .* write it into a file"):
+        load(str(tmp_path / name))
 
 
 # -- settings --------------------------------------------------------------------------------------------------------
