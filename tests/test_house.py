@@ -202,7 +202,7 @@ LINES = {
     "models": 1181,
     "ngrams": 368,
     "pipeline": 1131,
-    "stages": 2470,
+    "stages": 2472,
     "engine": 3932,
     "recipe": 1667,
     "worker": 2275,
@@ -234,7 +234,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 14599
-    assert sum(LINES.values()) <= 43167
+    assert sum(LINES.values()) <= 43169
 
 
 def test_nothing_names_a_machine():
