@@ -2,8 +2,8 @@
 
 Everything that shows a run (funnel, report, card, alarms) reads this dict and nothing else:
 
-    name, status ("running" | "finished" | "stopped" | "failed"), message, seconds, out (the run's folder),
-    limit (a sentence)
+    name, status ("running" | "finished" | "stopped" | "failed"), message, seconds (of all attempts), out (the
+    run's folder), limit (a sentence); where earlier attempts took a part also latest_seconds
     records  {in, made, written, dropped, duplicate, failed, absorbed}: where the records of the run ended; in
              a run that is not finished also {unfinished}: read, and under way or in files that were given up,
              so they will be read again; in a shard: kept for what needs those of all shards

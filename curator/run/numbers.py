@@ -144,6 +144,9 @@ class Numbers:
                        units=units[0] if units else {}, example_columns=shown, amounts=summed,
                        about=self.about)
         stats = summarise(info, self._infos(), counts, self._findings(by_step | counts))
+        own = sum(loop.ledger.elapsed.get(loop.ledger.run, 0.0) for loop in self.loops)
+        if (latest := round(own, 3)) < stats["seconds"]:
+            stats["latest_seconds"] = latest
         if len(self.plan.phases) > 1:
             stats["phases"] = [{"units": u, "seconds": round(s, 3)}
                                for u, s in zip(units, seconds, strict=True)]

@@ -348,11 +348,14 @@ def test_the_same_recipe_again_does_nothing_and_tells_the_same(tmp_path, texts, 
 @MODES
 def test_a_new_and_a_changed_input_are_done_and_nothing_else(tmp_path, texts, workers):
     made = lines(texts) >> DropWord() >> sink(tmp_path)
-    made.run(check=False, workers=workers)
+    first = made.run(check=False, workers=workers).stats
     before = times(tmp_path / "out")
     write_lines(texts, b=["bad", "new"], c=["six"])
     result = made.run(check=False, workers=workers)
     assert result.stats["units"]["skipped"] == 2
+    assert "latest_seconds" not in first
+    latest = result.stats["latest_seconds"]
+    assert 0 < latest == pytest.approx(result.stats["seconds"] - first["seconds"], abs=0.002)
     assert [row["text"] for row in written(tmp_path / "out")] == ["one", "three", "new", "six"]
     assert len(before.items() & times(tmp_path / "out").items()) == 1  # that of a; the empty one has none
     assert len(kept_aside(tmp_path / "out", "dropped")) == 2

@@ -12,6 +12,7 @@ from curator.api import format as fmt
 from curator.observe.live.progress import Progress
 from curator.observe.preview import StagePreview, show_preview
 from curator.observe.report.funnel import show_funnel
+from curator.observe.report.page import render_report
 from tests.observe.runs import branched, funnel, small
 
 # -- the funnel ---------------------------------------------------------------------------------------------
@@ -80,6 +81,14 @@ def test_a_terminal_gets_colour(monkeypatch):
     out = Terminal()
     show_funnel(small(), out)
     assert "\x1b[" in out.getvalue()
+
+
+def test_a_run_that_was_continued_says_its_own_time_and_the_whole():
+    stats = small(status="finished")
+    assert "demo finished in 2.3 s, " in funnel(stats)
+    stats["latest_seconds"] = 0.52
+    assert "demo finished in 0.52 s (2.3 s with earlier attempts), " in funnel(stats)
+    assert "0.52 s (2.3 s with earlier attempts), " in render_report(stats)
 
 
 def test_files_are_grouped_by_stage_and_port_outputs_first():

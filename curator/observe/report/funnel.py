@@ -107,7 +107,7 @@ def _summary(stats: Stats) -> Iterator[RenderableType]:
     speed = f", {rate(records['in'] / seconds)} records/s" if seconds and records["in"] else ""
     skipped = f" ({count(units['skipped'])} done before)" if units["skipped"] else ""
     style = {"finished": "bold green", "stopped": "bold yellow"}.get(stats["status"], "bold red")
-    yield Text.assemble((f"{stats['name']} {stats['status']}", style), f" in {duration(seconds)}{speed}; "
+    yield Text.assemble((f"{stats['name']} {stats['status']}", style), f" in {took(stats)}{speed}; "
                         f"{count(units['done'])} of {plural(units['total'], 'unit')}{skipped}")
     if stats["message"]:
         yield Text(stats["message"])
@@ -119,6 +119,13 @@ def _summary(stats: Stats) -> Iterator[RenderableType]:
                    f"curator failures {stats['out']}", style=STYLES["failed"])
     if stats["limit"]:
         yield Text(f"limit: {stats['limit']}")
+
+
+def took(stats: Stats) -> str:
+    """How long a run took: its latest attempt, and where that is not all, all of them."""
+    whole, latest = stats["seconds"], stats.get("latest_seconds")
+    return duration(whole) if latest is None else (
+        f"{duration(latest)} ({duration(whole)} with earlier attempts)")
 
 
 def balance(stats: Stats) -> str:

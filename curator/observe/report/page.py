@@ -17,7 +17,7 @@ from curator.api.stage import SIDE_OUTPUTS
 from curator.io.files.folder import Folder
 from curator.observe.report.columns import summed, table_of
 from curator.observe.report.examples import find_examples
-from curator.observe.report.funnel import balance, inside
+from curator.observe.report.funnel import balance, inside, took
 from curator.observe.report.graph import MAIN, kept, lines, losses, origin, ports, takers
 from curator.observe.report.sample import ENDINGS, Sample, samples
 from curator.observe.report.scores import Chart, charts, columns_wanted
@@ -59,7 +59,7 @@ def render_report(stats: Stats, recipe: str = "", out: Folder | None = None) -> 
     total = sum(group["files"] for group in stats["outputs"])
     return _template().render(
         stats=stats, recipe=recipe, records=records, share=fmt.share, plural=plural, inside=inside,
-        balance=balance(stats),
+        balance=balance(stats), took=took(stats),
         ended=[(name, 100 * rows / sum(ended.values())) for name, rows in ended.items()],
         speed=records["in"] / stats["seconds"] if stats["seconds"] else 0, flow=_flow(stats),
         times=_times(stats), reasons=_reasons(stats), charts=drawn, ends=list(_ends(held)),
@@ -74,7 +74,7 @@ def _template() -> Any:
 
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True,
                                      undefined=jinja2.StrictUndefined)
-    environment.filters |= {"count": fmt.count, "size": fmt.size, "rate": fmt.rate, "duration": fmt.duration}
+    environment.filters |= {"count": fmt.count, "size": fmt.size, "rate": fmt.rate}
     return (environment.from_string(
         files("curator.observe.report").joinpath("report.html.j2").read_text("utf-8")))
 
