@@ -10,7 +10,7 @@ from curator.machine.detect import this_machine
 from curator.pipeline.checkpoint import CHECKPOINTS
 from curator.pipeline.plan import CHECKPOINT_PREFIX, SPOOLS, Operator, Phase, Plan, Step, Target
 from curator.run.folder.edits import find_edit
-from curator.run.folder.guard import describe_lost, describe_missing, list_units, remarks
+from curator.run.folder.guard import describe_lost, describe_missing, find_missing, list_units, remarks
 from curator.run.folder.ledger import ledgers_of
 from curator.run.folder.lock import holder
 from curator.run.folder.owner import OWNER
@@ -65,7 +65,7 @@ def _before(plan: Plan, units: list[tuple[int, Unit]]) -> list[str]:
     lines = list(find_edit(plan, ledgers, units).lines(plan.out.uri))
     if lost := describe_lost(plan, ledgers[0], units):
         lines.append(f"{lost}; --prune removes them")
-    if missing := describe_missing(plan, ledgers):
+    if missing := describe_missing(plan, find_missing(plan, ledgers, units)):
         lines.append(f"{missing}; --prune makes them again")
     kept = [file for ledger in ledgers for name, file in ledger.written()
             if name.startswith(CHECKPOINT_PREFIX)]

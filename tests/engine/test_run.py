@@ -420,6 +420,22 @@ def test_what_was_written_and_is_gone_is_told_and_made_again_when_asked(tmp_path
     assert not made.run(check=False, workers=0).stats["alarms"]
 
 
+def test_a_file_whose_input_is_gone_too_is_not_said_to_be_made_again(tmp_path):
+    texts = write_lines(tmp_path / "in", a=["of a"], b=["of b"], c=["of c"])
+    made = lines(texts) >> sink(tmp_path)
+    made.run(workers=0)
+    for path in [path for path in (tmp_path / "out/data").iterdir() if "of c" not in path.read_text()]:
+        path.unlink()
+    (texts / "a.txt").unlink()
+    said = []
+    made.run(workers=0, prune=said.append)
+    lost, missing = said
+    assert "results of an input" in lost and lost.endswith("are removed")
+    assert "lacks 1 file that the run there wrote, with 1 record (" in missing
+    assert missing.endswith("they are made again")
+    assert [row["text"] for row in written(tmp_path / "out")] == ["of b", "of c"]
+
+
 def test_when_the_kept_copy_vanishes_another_takes_its_place(tmp_path):
     texts = write_lines(tmp_path / "in", a=["same", "only a"], b=["same", "only b"], c=["only c"])
     made = lines(texts) >> FirstOfText() >> sink(tmp_path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace as replaced
 from typing import Any
 
@@ -14,6 +14,7 @@ from curator.pipeline.layout import OURS, sink_folder, written_to
 from curator.pipeline.plan import Plan
 from curator.run.folder.edits import Goes, find_edit, find_what_goes
 from curator.run.folder.ledger import Ledger
+from curator.run.folder.ledger_files import FileRecord
 from curator.run.folder.owner import OWNER
 
 VERSIONS = "versions.json"
@@ -92,13 +93,14 @@ def check(plan: Plan, ledgers: Sequence[Ledger], units: Collection[tuple[int, Un
                                "another folder.")
         if callable(prune):
             prune(f"{lost} are removed")
-    if missing := describe_missing(plan, ledgers):
+    files = find_missing(plan, ledgers, units)
+    if missing := describe_missing(plan, files):
         if not prune:
             return replaced(plan, notes=(*plan.notes, f"{missing}. Put them back, or run with --prune "
                                                       "(prune=True), which makes them again"))
-        for ledger in ledgers[:len(plan.phases)]:
-            if paths := [file.path for file in ledger.missing(plan)]:
-                ledger.lose(paths)
+        for ledger, gone in zip(ledgers, files, strict=False):
+            if gone:
+                ledger.lose([file.path for file in gone])
         if callable(prune):
             prune(f"{missing}; they are made again")
     return plan
@@ -172,9 +174,18 @@ def describe_lost(plan: Plan, ledger: Ledger, units: Collection[tuple[int, Unit]
             f"{found}{among}")
 
 
-def describe_missing(plan: Plan, ledgers: Sequence[Ledger]) -> str:
-    """The files with written records that somebody has removed, in a sentence; empty if none was."""
-    gone = [file for ledger in ledgers[:len(plan.phases)] for file in ledger.missing(plan)]
+def find_missing(plan: Plan, ledgers: Sequence[Ledger],
+                 units: Collection[tuple[int, Unit]]) -> list[list[FileRecord]]:
+    """By phase the files with written records that somebody has removed, but for those of inputs that are
+    not read any more: nothing makes them again."""
+    read = {unit.key for _, unit in units}
+    return [ledger.missing(plan, ledger.records.keys() if phase.number else ledger.records.keys() & read)
+            for phase, ledger in zip(plan.phases, ledgers, strict=False)]
+
+
+def describe_missing(plan: Plan, files: Iterable[Iterable[FileRecord]]) -> str:
+    """What `find_missing` has found, in a sentence; empty if that is nothing."""
+    gone = [file for some in files for file in some]
     if not gone:
         return ""
     return (f"{plan.out.uri} lacks {plural(len(gone), 'file')} that the run there wrote, with "

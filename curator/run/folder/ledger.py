@@ -513,14 +513,14 @@ class Ledger:
         files = [file for name, file in self.written() if name == step.name]
         return [FileInfo(f.path.removeprefix(f"{SPOOLS}/"), f.size_bytes, step.key) for f in files]
 
-    def missing(self, plan: Plan) -> list[FileRecord]:
-        """Files that sinks of the plan wrote of records which nothing took out, and that are gone."""
-        if not self.records:
+    def missing(self, plan: Plan, units: Collection[str]) -> list[FileRecord]:
+        """Files that sinks of the plan wrote of these units, that nothing took out, and that are gone."""
+        if not units:
             return []
         sinks = {step.name: (step.key, sink_folder(step.sink)) for step in plan.steps
                  if isinstance(step.stage, Sink) and not (step.implicit or step.part_of or step.spool)}
         there = {name: set(folder.names(recursive=True)) for name, (_, folder) in sinks.items()}
-        return [file for record in self.of_units(self.records) for name, (key, folder) in sinks.items()
+        return [file for record in self.of_units(units) for name, (key, folder) in sinks.items()
                 if (stage := record.stages.get(name)) and stage.key == key for file in stage.files
                 if self.out.full_path(file.path).removeprefix(folder.path_of("")) not in there[name]]
 
