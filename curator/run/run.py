@@ -360,7 +360,11 @@ class _Run:
             return _note(stats, f"{CARD} was edited, so it is left as it is. Remove it, and the next run "
                                 "writes a new one.")
         self.context.lock.confirm()
-        self.out.write(CARD, render_card(stats, about_of(self.plan, self.units), self.out).encode())
+        # first in `_run/`, where the next run may remove what is half-written
+        begun = self.out.sub("_run") if self.out.is_local else self.out
+        begun.write(CARD, render_card(stats, about_of(self.plan, self.units), self.out).encode())
+        if self.out.is_local:
+            begun.move([CARD], self.out)
 
     def _publish(self, stats: dict[str, Any]) -> None:
         """What sinks do with the whole of what they wrote."""

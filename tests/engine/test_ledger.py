@@ -127,6 +127,28 @@ def test_a_run_may_die_at_every_change_of_the_disk(tmp_path, texts, merges):
     assert result.stats["units"]["skipped"] == 4
 
 
+def test_a_card_that_a_killed_run_had_half_written_is_removed_by_the_next(tmp_path, texts):
+    def run():
+        return pipeline(texts, tmp_path / "out").run(workers=0, replace=True)
+
+    def die_in_the_card():
+        commit = LocalOutput._commit
+        LocalOutput._commit = lambda file: os._exit(9) if file.uri.endswith("/README.md") else commit(file)
+        run()
+
+    child = multiprocessing.get_context("fork").Process(target=die_in_the_card)
+    child.start()
+    child.join(60)
+    assert child.exitcode == 9
+    assert [path.name[:15] for path in tmp_path.rglob(".tmp-*")] == [".tmp-README.md."]
+    mine = tmp_path / "out/.tmp-README.md.0123abcd"
+    mine.write_text("somebody's")
+    assert run().ok
+    assert (tmp_path / "out/README.md").read_text().startswith("---")
+    assert list(tmp_path.rglob(".tmp-*")) == [mine]
+    assert not (tmp_path / "out/_run/README.md").exists()
+
+
 def test_an_edit_may_be_interrupted_at_every_change_of_the_disk(tmp_path, texts, merges):
     """From a whole result to that of an edited recipe and changed inputs: never a mixture, nothing of the old is left."""
     pipeline(texts, tmp_path / "out").run(workers=0, replace=True)

@@ -430,7 +430,8 @@ def test_a_file_whose_input_is_gone_too_is_not_said_to_be_made_again(tmp_path):
     said = []
     made.run(workers=0, prune=said.append)
     lost, missing = said
-    assert "results of an input" in lost and lost.endswith("are removed")
+    assert "results of an input" in lost
+    assert lost.endswith("are removed")
     assert "lacks 1 file that the run there wrote, with 1 record (" in missing
     assert missing.endswith("they are made again")
     assert [row["text"] for row in written(tmp_path / "out")] == ["of b", "of c"]

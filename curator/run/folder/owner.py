@@ -22,7 +22,7 @@ from curator.pipeline.layout import sink_folder
 from curator.pipeline.plan import SPOOLS, Step
 
 OWNER = "owner.json"
-_NAMES = r"(?:owner|versions|manifest|profile|stats)\.json|events\.jsonl|recipe\.yaml|report\.html"
+_NAMES = r"(?:owner|versions|manifest|profile|stats)\.json|events\.jsonl|recipe\.yaml|report\.html|README\.md"
 _HALF_WRITTEN = re.compile(rf"(?:{re.escape(TEMPORARY)}(?:{_NAMES})|ledger(?:-\d+)?/{re.escape(TEMPORARY)}"
                            r"\d{8}\.jsonl)\.[0-9a-f]{8}")
 
