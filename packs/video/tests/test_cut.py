@@ -40,6 +40,7 @@ def films():
         "ts": film(numbered(300), options=GOP, sound=chirp(12), container="mpegts"),
         "turned": film(numbered(300), options=GOP, rotate=90, sound=chirp(12)),
         "avi": film(numbered(300), codec="mpeg4", container="avi", sound=chirp(12), sound_codec="pcm_s16le"),
+        "flv": film(numbered(300), codec="flv", container="flv", sound=chirp(12)),  # pictures without a length
         "vp9": film(numbered(60), codec="libvpx-vp9", options={"deadline": "realtime", "cpu-used": "8"}, container="webm"),
     }
 
@@ -92,7 +93,7 @@ def offset_ms(clip, whole, start, length):
     return lags[int(np.argmax(fits))] / RATE * 1000
 
 
-@pytest.mark.parametrize("name", ["mp4", "mkv", "open", "ts", "turned", "avi"])
+@pytest.mark.parametrize("name", ["mp4", "mkv", "open", "ts", "turned", "avi", "flv"])
 @pytest.mark.parametrize("method", ["auto", "exact"])
 def test_exactly_the_pictures_of_the_span(films, name, method):
     for (start, end), row in zip(SPANS, clips(films[name], *SPANS, method=method), strict=True):

@@ -248,6 +248,7 @@ class _Encoder:
 
     def __init__(self, film: Film, out: Any, frame: Any, time: float, way: Way) -> None:
         self._film, self.first, self.end, self.count = film, time, time, 0
+        self._time, self._usual = time, float(1 / film.rate)
         self._base = _COUNTED if film.by_count or way.fps else film.stream.time_base
         self._step = 1 / way.fps if way.fps else None
         self._odd = bool(frame.width % 2 or frame.height % 2)  # the picture upright then, less a row or column
@@ -280,7 +281,8 @@ class _Encoder:
 
     def encode(self, time: float, frame: Any) -> list[Any]:
         lasts = self._step or (float(frame.duration * frame.time_base) if frame.duration and frame.time_base else 0.0)
-        self.end = max(time + lasts, self.end)
+        lasts = lasts or time - self._time or self._usual  # FLV has no lengths of pictures; one that ends when it begins is not shown
+        self.end, self._time = max(time + lasts, self.end), time
         self.count += 1
         if self._odd:
             width, height = self._size
