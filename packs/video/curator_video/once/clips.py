@@ -60,7 +60,7 @@ class Clips(Stage):
 
     batch_size = 1
     sparse = Decode.sparse
-    version = 5
+    version = 6
 
     def __post_init__(self) -> None:
         for name in ("by", "threshold"):

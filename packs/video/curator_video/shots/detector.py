@@ -216,14 +216,15 @@ class Detector:
     def _flashes(self, at: int, score: float, jump: float = 0.0) -> bool:
         """Whether what comes here goes again at once."""
         stop = int(np.searchsorted(self._time, self._time[at] + self._flash_s, side="right"))
-        for back in range(at + 1, stop):
-            if jump and abs(self._mean[back] - self._mean[at - 1]) > 0.35 * abs(jump):
-                continue
-            if self._between(at - 1, back) < _SAME:
-                self._quiet = float(self._time[back])
-                self._flash(at, score > RULES or bool(jump))
-                return True
-        return False
+        backs = [back for back in range(at + 1, stop) if not jump or abs(self._mean[back] - self._mean[at - 1]) <= 0.35 * abs(jump)]
+        if not backs:
+            return False
+        far = Row(np.stack([self._picture(one) for one in (at - 1, *backs)])).distances(to_first=True)
+        same = np.flatnonzero(far < _SAME)
+        if len(same):
+            self._quiet = float(self._time[backs[same[0]]])
+            self._flash(at, score > RULES or bool(jump))
+        return len(same) > 0
 
     def _flash(self, at: int, certain: bool) -> None:
         self.found.flashes += certain and self._counted[0] <= self._time[at] < self._counted[1]
@@ -296,7 +297,7 @@ class Detector:
             two = at + 1 + int(np.flatnonzero(right >= 0.9 * right.max())[0])
             kept = self._bars.inside()
             assert self._thumbs is not None
-            made = dissolve(self._thumbs[one:two + 1][(slice(None), *kept)].astype(np.float32), self._time[one:two + 1], at - one,
+            made = dissolve(self._thumbs[one:two + 1][(slice(None), *kept)], self._time[one:two + 1], at - one,
                             ratio=float(variance[at] / (0.5 * (variance[one] + variance[two]))), floor=self._floor / RULES)
             if made is not None and made[2] * RULES > self._floor:
                 self.found.boundaries.append(Boundary(made[0], made[1], "dissolve", min(made[2] * RULES, 1.0)))

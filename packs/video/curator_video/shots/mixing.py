@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from curator_video.shots.pictures import distance, shifts
+from curator_video.shots.pictures import distance, shift, wave
 
 MIXED, _APART, _FIT, _SHARE = 0.85, 0.5, 0.7, 0.15
 _SMOOTH = 0.5  # of the last that comes from one picture to the next leaves: a whip pan brings more of it at once
 
 
 def dissolve(pictures: np.ndarray, times: np.ndarray, at: int, *, ratio: float, floor: float) -> tuple[float, float, float] | None:
-    """Whether the picture `at` mixes the first and the last of `pictures`, whole levels as float32 [N, H, W].
+    """Whether the picture `at` mixes the first and the last of `pictures`, uint8 [N, H, W].
 
     Returns the time of the first mixed picture, of the first that is not any more, and how far the weakest of the rules is
     kept (1: just), or None where one is kept to less than `floor`. `ratio`: variance of the picture in the middle through the
     mean of both ends': two shots that have nothing in common, half and half, give one half.
     """
-    apart = distance(*pictures[[0, -1]].astype(np.uint8))
+    apart = distance(pictures[0], pictures[-1])
     if ratio <= 0 or min(MIXED / ratio, apart / _APART) < floor:
         return None
-    parts = _parts(pictures)
+    parts = _parts(pictures.astype(np.float32))
     one, two, fit = parts[at]
     at_once = float(np.nan_to_num(np.diff(_shares(parts))).max())
     kept = min(MIXED / ratio, apart / _APART, fit / _FIT, one / _SHARE, two / _SHARE, (1 - at_once) / _SMOOTH)
@@ -34,18 +34,16 @@ def _parts(pictures: np.ndarray) -> np.ndarray:
 
     Both ends are laid over the picture as the camera moved since; where that explains less, as they are.
     """
-    count = len(pictures)
-    every = np.arange(count)
-    ways = [shifts(pictures, np.full(count, end), every) for end in (0, count - 1)]
-    made = np.empty((count, 3))
+    waves = [wave(picture) for picture in pictures]
+    made = np.empty((len(pictures), 3))
     for at, picture in enumerate(pictures):
         still = _fitted(pictures[0], pictures[-1], picture, (0, 0), (0, 0))
-        moved = _fitted(pictures[0], pictures[-1], picture, tuple(ways[0][at]), tuple(ways[1][at]))
+        moved = _fitted(pictures[0], pictures[-1], picture, shift(waves[0], waves[at]), shift(waves[-1], waves[at]))
         made[at] = max(still, moved, key=lambda found: found[2])
     return made
 
 
-def _fitted(first: np.ndarray, last: np.ndarray, picture: np.ndarray, one: tuple[int, ...], two: tuple[int, ...]
+def _fitted(first: np.ndarray, last: np.ndarray, picture: np.ndarray, one: tuple[int, int], two: tuple[int, int]
             ) -> tuple[float, float, float]:
     """Least squares of a picture as so much of the first and of the last, which are moved down and right by `one` and `two`."""
     height, width = picture.shape

@@ -32,23 +32,24 @@ class Row:
         self._norms = np.sqrt(np.maximum(self._squares - self._sums * self.mean, 0))
         self.std = self._norms / size**0.5
 
-    def distances(self) -> np.ndarray:
-        """1 - correlation of each picture and the next, float64 from 0 to 2, with the shift that makes it smallest; [N - 1].
+    def distances(self, *, to_first: bool = False) -> np.ndarray:
+        """1 - correlation of each picture and the next, or of the first and each of the others, float64 from 0 to 2, with the shift
+        that makes it smallest; [N - 1].
 
         Two flat pictures are alike (0), a flat one and another are not (1).
         """
-        squares, norms, flat = self._squares, self._norms, self.std < FLAT
-        apart = _sums(_between(self._flat), squares=True)
-        one, other = flat[:-1], flat[1:]
+        first, squares, norms, flat = slice(1) if to_first else slice(-1), self._squares, self._norms, self.std < FLAT
+        apart = _sums(_between(self._flat, first), squares=True)
+        one, other = flat[first], flat[1:]
         none = one | other
-        common = (squares[1:] + squares[:-1] - apart) / 2 - self._sums[1:] * self.mean[:-1]
-        found = np.where(none, one != other, 1 - common / np.where(none, 1, norms[:-1] * norms[1:]))
-        far = np.flatnonzero((found >= _ALIKE) & ~none)
-        if len(far):
-            made = self._pictures - self.mean[:, None, None].astype(np.float32)
-            for at, (down, right) in zip(far.tolist(), shifts(made, far, far + 1).tolist(), strict=True):
-                if down or right:
-                    found[at] = min(found[at], _shifted(made[at], made[at + 1], down, right))
+        common = (squares[1:] + squares[first] - apart) / 2 - self._sums[1:] * self.mean[first]
+        found = np.where(none, one != other, 1 - common / np.where(none, 1, norms[first] * norms[1:]))
+        wave_of = functools.cache(lambda at: wave(self._pictures[at] - np.float32(self.mean[at])))
+        for at in np.flatnonzero((found >= _ALIKE) & ~none).tolist():
+            before = 0 if to_first else at
+            down, right = shift(wave_of(before), wave_of(at + 1))
+            if down or right:
+                found[at] = min(found[at], _shifted(self._pictures[before], self._pictures[at + 1], down, right))
         return found
 
 
@@ -58,11 +59,11 @@ def changes(pictures: np.ndarray) -> np.ndarray:
     return _sums(_between(flat)) / flat.shape[1]
 
 
-def _between(flat: np.ndarray) -> np.ndarray:
-    """By how much each byte of a row differs from that of the row before."""
+def _between(flat: np.ndarray, first: slice = slice(-1)) -> np.ndarray:
+    """By how much each byte of a row differs from that of the row before, or of another one."""
     import cv2  # not where stages are only listed
 
-    return cv2.absdiff(flat[1:], flat[:-1])
+    return cv2.absdiff(flat[1:], np.ascontiguousarray(np.broadcast_to(flat[first], flat[1:].shape)))
 
 
 def _sums(flat: np.ndarray, squares: bool = False) -> np.ndarray:
@@ -78,19 +79,27 @@ def distance(first: np.ndarray, second: np.ndarray) -> float:
     return float(Row(np.stack([first, second])).distances()[0])
 
 
-def shifts(pictures: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Rows down and columns right that the content of each of the first pictures moved by until the second, [N, 2], by phase correlation.
+def wave(picture: np.ndarray) -> np.ndarray:
+    """The frequencies of a picture, float32 [H, W], as OpenCV packs them."""
+    import cv2
 
-    `first`, `second`: numbers of pictures, float32 [M, H, W].
-    """
-    height, width = pictures.shape[1:]
-    asked = np.zeros(len(pictures), bool)
-    asked[first] = asked[second] = True
-    waves, at = np.fft.rfft2(pictures[asked] * _window(height, width)), np.cumsum(asked) - 1
-    product = np.conj(waves[at[first]]) * waves[at[second]]
-    peaks = np.fft.irfft2(product / (np.abs(product) + 1e-6), s=(height, width)).reshape(len(first), -1).argmax(axis=1)
-    moved = np.stack(np.unravel_index(peaks, (height, width)), axis=1)
-    return np.where(moved > np.array([height, width]) // 2, moved - [height, width], moved)
+    return cv2.dft(picture * _window(*picture.shape))
+
+
+def shift(first: np.ndarray, second: np.ndarray) -> tuple[int, int]:
+    """Rows down and columns right that the content of a picture moved by until another, by phase correlation of their waves."""
+    import cv2
+
+    height, width = first.shape
+    product = cv2.mulSpectrums(second, first, 0, conjB=True)
+    # Real and imaginary part lie side by side, in the first column, and the last of an even number, one below the other.
+    power = product * product
+    edges = power[:, ::width - 1 + width % 2].T
+    for part in (power, edges):
+        part[:, 1:-1:2] += part[:, 2::2]
+        part[:, 2::2] = part[:, 1:-1:2]
+    down, right = divmod(int(cv2.idft(product / (np.sqrt(power) + 1e-6)).argmax()), width)
+    return down - height * (down > height // 2), right - width * (right > width // 2)
 
 
 @functools.lru_cache(maxsize=8)
@@ -99,15 +108,19 @@ def _window(height: int, width: int) -> np.ndarray:
 
 
 def _shifted(first: np.ndarray, second: np.ndarray, down: int, right: int) -> float:
+    import cv2
+
     height, width = first.shape
     if abs(down) > height * (1 - _OVERLAP) or abs(right) > width * (1 - _OVERLAP):
         return 2.0
-    one = first[max(0, -down):height - max(0, down), max(0, -right):width - max(0, right)].ravel()
-    two = second[max(0, down):height - max(0, -down), max(0, right):width - max(0, -right)].ravel()
-    one, two = one - one.mean(), two - two.mean()
-    a, b = float(one @ one), float(two @ two)
+    one = first[max(0, -down):height - max(0, down), max(0, -right):width - max(0, right)]
+    two = second[max(0, down):height - max(0, -down), max(0, right):width - max(0, -right)]
+    mean, other = cv2.mean(one)[0], cv2.mean(two)[0]
+    squares, others = cv2.norm(one, cv2.NORM_L2SQR), cv2.norm(two, cv2.NORM_L2SQR)
+    common = (squares + others - cv2.norm(one, two, cv2.NORM_L2SQR)) / 2 - one.size * mean * other
+    a, b = squares - one.size * mean**2, others - one.size * other**2
     least = FLAT**2 * one.size
-    return 2.0 if a < least or b < least else 1 - float(one @ two) / (a * b) ** 0.5
+    return 2.0 if a < least or b < least else 1 - common / (a * b) ** 0.5
 
 
 class Bars:

@@ -70,7 +70,7 @@ class Shots(Stage):
     storage_options: dict[str, Any] | None = setting(default=None)
 
     batch_size = 1
-    version = 6
+    version = 7
 
     def __post_init__(self) -> None:
         if not FLOOR <= self.threshold < 1:
