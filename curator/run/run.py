@@ -9,13 +9,12 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from curator import sql
 from curator.api.errors import CuratorError, FirstError, RunStopped, in_words
-from curator.api.own_code import spec_of
 from curator.api.stage import Sink, Unit, WrittenFile
 from curator.engine.events import Stop
 from curator.engine.scheduler import SHARE_OF, failures_allowed, too_many_failed
@@ -30,7 +29,15 @@ from curator.pipeline.graph import Graph
 from curator.pipeline.plan import SPOOLS, Mode, Phase, Plan
 from curator.recipe import dump
 from curator.run.folder.edits import later_units, spooled
-from curator.run.folder.guard import check, check_edit, check_free, list_units, paths_of, remarks
+from curator.run.folder.guard import (
+    check,
+    check_edit,
+    check_free,
+    check_installed,
+    list_units,
+    paths_of,
+    remarks,
+)
 from curator.run.folder.ledger import Ledger, ledgers_of
 from curator.run.folder.lock import take
 from curator.run.folder.owner import remove_half_written
@@ -145,8 +152,7 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
         # A filesystem in memory belongs to one process: no other worker would see it.
         inline = workers == 0 or _in_memory(plan)
         address = None if inline else _ray_address(ray, engine)
-        if address is None:
-            _check_installed(plan, ledgers, units, replay)
+        plan = check_installed(plan, ledgers, units, address in (None, "local"), replay is not None)
         check_edit(plan, ledgers, units, replace)
         folder = plan.out.sub("_run")
         folder.make()  # that it cannot be written is found before the work, not after it
@@ -172,21 +178,6 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
             trim_heap()
             stack.enter_context(collecting_rarely())
         return begun.go()
-
-
-def _check_installed(plan: Plan, ledgers: Sequence[Ledger], units: list[tuple[int, Unit]],
-                     replay: Replay | None) -> None:
-    """Refuse stages that want what is not installed here, if they have work: else one behind a barrier fails
-    after hours, and what an edit replaces is gone for nothing."""
-    for phase in plan.phases:
-        lacks = [f"{step.name} wants {name}, which is not installed: {get}"
-                 for later in plan.phases[phase.number:] for step in later.steps
-                 for name, get in step.stage.requires.items() if spec_of(name) is None]
-        if not lacks:
-            return
-        there = later_units(plan, phase, ledgers) if phase.number else units
-        if replay or any(need is not True for need in ledgers[phase.number].needs(phase, there)):
-            raise CuratorError("\n".join(lacks))
 
 
 def _ray_address(asked: str | bool | None, engine: Engine) -> str | None:

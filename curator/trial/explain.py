@@ -10,7 +10,14 @@ from curator.machine.detect import this_machine
 from curator.pipeline.checkpoint import CHECKPOINTS
 from curator.pipeline.plan import CHECKPOINT_PREFIX, SPOOLS, Operator, Phase, Plan, Step, Target
 from curator.run.folder.edits import find_edit
-from curator.run.folder.guard import describe_lost, describe_missing, find_missing, list_units, remarks
+from curator.run.folder.guard import (
+    describe_lost,
+    describe_missing,
+    find_missing,
+    lacking,
+    list_units,
+    remarks,
+)
 from curator.run.folder.ledger import ledgers_of
 from curator.run.folder.lock import holder
 from curator.run.folder.owner import OWNER
@@ -48,7 +55,7 @@ def explain(plan: Plan) -> str:
     if aside:
         lines += ["", f"rows on {', '.join(aside)} are kept, with the reason, under "
                       f"{plan.out.path_of('<port>/<stage>/')}"]
-    for more in (remarks(plan), _limits(plan), _before(plan, units)):
+    for more in (remarks(plan), lacking(plan.phases), _limits(plan), _before(plan, units)):
         lines += ["", *more] if more else []
     return "\n".join(lines)
 

@@ -21,9 +21,12 @@ from curator_dedup import DedupNear
 from curator import CuratorError, read, write
 from curator.api.errors import ContractError
 from curator.pipeline.plan import make_plan
+from curator.run.folder.guard import check_installed, list_units
+from curator.run.folder.ledger import ledgers_of
 from curator.run.pace import Pace
 from curator.run.reading import Reading
 from curator.stages import Limit, Merge, Parquet, Top
+from curator.trial.explain import explain
 from tests.engine.reductions import Broken, CountText, Total, Words
 from tests.engine.small_stages import (
     TOKEN,
@@ -491,12 +494,20 @@ class Wants(Trouble):
     requires = {"json": "", "os.path": "", "not_there.at_all": "pip install not-there"}
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_library_that_a_stage_behind_a_barrier_wants_is_asked_for_before_anything_runs(tmp_path, texts, workers):
+@pytest.mark.parametrize("how", [{"workers": 0}, {"workers": 2}, {"ray": "local"}], ids=str)
+def test_a_library_that_a_stage_behind_a_barrier_wants_is_asked_for_before_anything_runs(tmp_path, texts, how):
     made = lines(texts) >> CountText() >> Wants() >> sink(tmp_path / "out")
     with pytest.raises(CuratorError, match=LACKS):
-        made.run(workers=workers)
+        made.run(**how)
     assert not list((tmp_path / "out/_run").glob("ledger*"))  # nothing was begun
+    assert explain(make_plan(made)).count(LACKS.strip("^$")) == 1
+
+
+def test_what_the_driver_of_a_cluster_lacks_is_a_note(tmp_path, texts):
+    """The nodes may have it: those with GPUs have other libraries than a small one that drives the run."""
+    plan = make_plan(lines(texts) >> CountText() >> Wants() >> sink(tmp_path / "out"))
+    noted = check_installed(plan, ledgers_of(plan, None), list_units(plan), is_here=False)
+    assert noted.notes == (f"{LACKS.strip('^$')} (here; a node of the cluster that lacks it cannot run it)",)
 
 
 def test_an_edit_that_wants_what_is_not_installed_removes_nothing(tmp_path, texts):

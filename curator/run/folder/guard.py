@@ -8,11 +8,12 @@ from typing import Any
 
 from curator.api.errors import CuratorError, InputError
 from curator.api.format import listing, plural
+from curator.api.own_code import spec_of
 from curator.api.stage import Sink, Source, Stage, Unit
 from curator.io.files.listing import DATA, RUN
 from curator.pipeline.layout import OURS, sink_folder, written_to
-from curator.pipeline.plan import Plan
-from curator.run.folder.edits import Goes, find_edit, find_what_goes
+from curator.pipeline.plan import Phase, Plan
+from curator.run.folder.edits import Goes, find_edit, find_what_goes, later_units
 from curator.run.folder.ledger import Ledger
 from curator.run.folder.ledger_files import FileRecord
 from curator.run.folder.owner import OWNER
@@ -103,6 +104,34 @@ def check(plan: Plan, ledgers: Sequence[Ledger], units: Collection[tuple[int, Un
                 ledger.lose([file.path for file in gone])
         if callable(prune):
             prune(f"{missing}; they are made again")
+    return plan
+
+
+def lacking(phases: Iterable[Phase]) -> list[str]:
+    """What stages want that is not installed here, a line each."""
+    return [f"{step.name} wants {name}, which is not installed: {get}" for phase in phases
+            for step in phase.steps for name, get in step.stage.requires.items() if spec_of(name) is None]
+
+
+def check_installed(plan: Plan, ledgers: Sequence[Ledger], units: list[tuple[int, Unit]], is_here: bool,
+                    again: bool = False) -> Plan:
+    """Stages with work to do have what they want: else one behind a barrier fails after hours, and what an
+    edit replaces is gone for nothing. `is_here`: they run on this machine; of the nodes of a cluster, which
+    may have more, this machine only knows what they may lack: a note of the plan that this gives. `again`:
+    all of them have work.
+
+    Raises:
+        CuratorError: something is not installed.
+    """
+    for phase in plan.phases:
+        if not (lacks := lacking(plan.phases[phase.number:])):
+            break
+        there = later_units(plan, phase, ledgers) if phase.number else units
+        if again or any(need is not True for need in ledgers[phase.number].needs(phase, there)):
+            if is_here:
+                raise CuratorError("\n".join(lacks))
+            noted = (f"{lack} (here; a node of the cluster that lacks it cannot run it)" for lack in lacks)
+            return replaced(plan, notes=(*plan.notes, *noted))
     return plan
 
 
