@@ -38,7 +38,7 @@ class Account:
         """Take in rows that the stage sent to a port; None: that it absorbed.
 
         Raises:
-            StageError: nothing tells which rows they were.
+            StageError: nothing tells which rows they were, or some have no id any more.
         """
         schema = answer.rows.schema
         if schema.get_field_index(ROW) < 0 or schema.get_field_index(UNIT) < 0:
@@ -46,6 +46,12 @@ class Account:
                                         "filter, split, explode, with_columns, select): the engine cannot "
                                         "tell which row became which")
         self._lost[answer.rows.column(ROW).to_numpy()] = False
+        if (at := schema.get_field_index("id")) >= 0 and answer.rows.column(at).null_count:
+            of = answer.rows.column(ROW).filter(pc.is_null(answer.rows.column(at)))
+            raise StageError(self.name, f"answered {len(of)} of {len(answer)} rows with the id null: leave "
+                                        "the ids as they come, and give records that are made "
+                                        "ids of their own (explode does)",
+                             tuple(self._ids.take(of).to_pylist()))
         for unit, rows in self._tables(answer):
             counts = self.counts.setdefault(unit, Counts())
             counts.made += rows.num_rows

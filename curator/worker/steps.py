@@ -208,3 +208,5 @@ class WorkingStep:
         for name in ("id", "source"):
             if name not in batch.rows.column_names:
                 raise StageError(self.name, f"gave rows without the column {name!r}")
+        if nulls := batch.rows.column("id").null_count:
+            raise StageError(self.name, f"gave {nulls} of {len(batch)} rows the id null: each needs one")

@@ -291,6 +291,31 @@ def test_an_answer_without_an_id_is_told():
         answer(runner(nameless), texts("a"))
 
 
+@pytest.mark.parametrize("port", ["out", "dropped"])
+def test_an_answer_that_takes_the_id_of_a_record_is_told_also_behind_the_first(port):
+    @stage(batch_size=2)
+    def loses_ids(batch):
+        ids = [None if text == "c" else id for id, text in zip(batch.column("id"), batch.column("text"), strict=True)]
+        return Outputs({port: batch.with_columns({"id": pa.array(ids, pa.string())})})
+
+    with pytest.raises(CallFailed, match=r"stage 's0': answered 1 of 2 rows with the id null: .* \(records u0:2\)") as failed:
+        answer(runner(loses_ids), texts("a", "b", "c", "d"))
+    assert failed.value.failed.fatal
+
+
+def test_a_source_that_gives_a_record_without_an_id_is_told(tmp_path):
+    class Nameless(Lines):
+        def read(self, unit):
+            for batch in super().read(unit):
+                yield batch.with_columns({"id": pa.array(["x", None], pa.string())})
+
+    source = Nameless(path=str(write_lines(tmp_path, a=["one", "two"])))
+    unit, = source.units()
+    with pytest.raises(CallFailed, match=r"stage 's0': gave 1 of 2 rows the id null") as failed:
+        list(run(runner(source, kind="source"), Call(1, 0, "read", units=((0, 0),), infos={0: UnitInfo(unit, "p")})))
+    assert failed.value.failed.fatal
+
+
 @pytest.mark.parametrize("kind", [SystemExit, type("PanicException", (BaseException,), {})])
 def test_leaving_the_interpreter_and_a_panic_in_a_library_are_errors_like_any_other(kind):
     @stage
