@@ -23,6 +23,7 @@ _MOST = 600  # pictures of the window, whatever their rate
 _AROUND = 8  # pictures on each side that say what is usual
 _SAME = 0.25  # distance of pictures that show the same
 _NEARLY = 0.2  # of the deviation around: the turning point of a fade that does not become blank
+_ELEVEN = np.ones((1, 11), np.uint8)  # pictures: one in the middle of a dissolve varies least of those around it
 _FLASH = 20.0  # levels of mean luma
 _CUT, _OVER, _ABOVE = 0.4, 3.0, 0.1  # a cut: distance > _CUT and > _OVER x usual + _ABOVE
 _LEVELS, _TIMES, _LEAST = 12.0, 4.0, 0.15  # or: levels > _LEVELS and > _TIMES x usual, and distance > _LEAST
@@ -65,9 +66,9 @@ class Detector:
         self.likely: list[float] = []  # of the pictures looked at last, those with which a shot may begin
         self._bars = Bars()
         self._new: list[tuple[float, np.ndarray, np.ndarray | None]] = []
-        self._time = self._std = self._mean = self._far = self._levels = np.zeros(0)
-        self._thumbs: np.ndarray | None = None
-        self._chroma: np.ndarray | None = None
+        self._hold(np.zeros((5, 0)))
+        self._thumbs: list[np.ndarray] = []
+        self._chroma: np.ndarray | None = None  # of the last picture
         self._next = 0  # the first picture of the window that nothing was said of
         self._run: _Run | None = None
         self._quiet = -np.inf  # a flash lasts until then
@@ -76,7 +77,7 @@ class Detector:
         """The next picture: its time in seconds, luma uint8 [36, 64], and U and V [2, 18, 32], of all pictures or of none."""
         if self._new and (time // BLOCK_S != self._new[0][0] // BLOCK_S or len(self._new) == _BLOCK):
             self._measure()
-            self._judge(last=False)
+            self._judge()
         self._new.append((time, thumb, chroma))
 
     @property
@@ -96,11 +97,11 @@ class Detector:
         """`end`: when the last picture goes; without it, after as long as the one before stood."""
         if self._new:
             self._measure()
-        if self._thumbs is None:
+        if not self._thumbs:
             return self.found
         steps = np.diff(self._time)
         self.found.end = end if end is not None else float(self._time[-1] + (steps[-1] if len(steps) else 0.04))
-        self._judge(last=True)
+        self._judge(self.found.end)
         self.found.boundaries.sort(key=lambda one: (one.start, one.end))
         return self.found
 
@@ -108,32 +109,33 @@ class Detector:
 
     def _measure(self) -> None:
         """Take the new pictures into the window."""
-        times = np.array([time for time, _, _ in self._new])
-        thumbs = np.stack([thumb for _, thumb, _ in self._new])
-        colour = [one for _, _, one in self._new if one is not None]  # of all, or of none
-        chroma = np.stack(colour) if colour else None
+        times, thumbs, chroma = zip(*self._new, strict=True)
         self._new = []
-        if self.found.start is None:
-            self.found.start = float(times[0])
-        self._bars.add(thumbs, int(times[0] // BLOCK_S))
-        first = self._thumbs is None
-        before = thumbs[:1] if self._thumbs is None else self._thumbs[-1:]
-        small = np.ascontiguousarray(np.concatenate([before, thumbs])[(slice(None), *self._bars.inside())])
-        row, levels = Row(small), changes(small)
-        far = row.distances()
-        if chroma is not None:
-            colours = np.concatenate([chroma[:1] if self._chroma is None else self._chroma, chroma])
+        first = not self._thumbs
+        if first:
+            self.found.start = times[0]
+        pictures = _joined([thumbs[0] if first else self._thumbs[-1], *thumbs])
+        self._bars.add(pictures[1:], int(times[0] // BLOCK_S))
+        small = np.ascontiguousarray(pictures[:, *self._bars.inside()])
+        row = Row(small)
+        far, levels = row.distances(), changes(small)
+        if chroma[0] is not None:
+            colours = _joined([chroma[0] if self._chroma is None else self._chroma, *chroma])
             levels = 0.5 * (levels + 2 * changes(colours))  # of U and of V
-            self._chroma = chroma[-1:]
+            self._chroma = chroma[-1]
         if first:
             far[0] = levels[0] = np.nan  # the first is compared to nothing
-        self._thumbs = thumbs if self._thumbs is None else np.concatenate([self._thumbs, thumbs])
-        for name, values in (("_time", times), ("_std", row.std[1:]), ("_mean", row.mean[1:]), ("_far", far), ("_levels", levels)):
-            setattr(self, name, np.concatenate([getattr(self, name), values]))
-        self.likely = times[(far > _CUT) | ((levels > _LEVELS) & (far > _LEAST))].tolist()
+        self._thumbs += thumbs
+        self._hold(np.concatenate([self._numbers, [times, row.std[1:], row.mean[1:], far, levels]], axis=1))
+        likely = (far > _CUT) | ((levels > _LEVELS) & (far > _LEAST))
+        self.likely = [times[at] for at in np.flatnonzero(likely)]
+
+    def _hold(self, numbers: np.ndarray) -> None:
+        """Five of each picture of the window."""
+        self._numbers = numbers
+        self._time, self._std, self._mean, self._far, self._levels = numbers
 
     def _picture(self, at: int) -> np.ndarray:
-        assert self._thumbs is not None
         return self._thumbs[at][self._bars.inside()]
 
     def _between(self, one: int, two: int) -> float:
@@ -141,20 +143,22 @@ class Detector:
 
     # -- rules ------------------------------------------------------------------------------------------------------
 
-    def _judge(self, *, last: bool) -> None:
-        """Say what there is about pictures whose surroundings are known; then forget those that nothing needs."""
+    def _judge(self, end: float | None = None) -> None:
+        """Say what there is about pictures whose surroundings are known; then forget those that nothing needs. `end`: of the film, if no
+        more come."""
         count, reach = len(self._time), max(self._window_s, self._flash_s)
-        if last:
-            stop = count
-        else:
+        stop = count
+        if end is None:
             stop = min(int(np.searchsorted(self._time, self._time[-1] - reach)), count - _AROUND - 1)
             stop = max(stop, count - _MOST, self._next)
+            if stop == self._next:
+                return
         blank = self._std < BLANK
-        until = self._time[-1] if not last or self.found.end is None else self.found.end
-        lasts = np.diff(self._time, append=until)
-        new = slice(self._next, stop)
-        counted = lasts[new] * ((self._time[new] >= self._counted[0]) & (self._time[new] < self._counted[1]))
-        self.found.blank_s += float(counted @ blank[new])
+        times, following = self._time[self._next:stop], self._time[self._next + 1:stop + 1]
+        if end is not None:
+            following = np.append(following, end)
+        counted = (following - times) * ((times >= self._counted[0]) & (times < self._counted[1]))
+        self.found.blank_s += float(counted @ blank[self._next:stop])
         self.found.counted_s += float(counted.sum())
         for at in self._striking(blank, stop):
             if blank[at]:
@@ -166,27 +170,24 @@ class Detector:
             elif at and not blank[at - 1]:
                 self._cut_or_flash(at)
         self._dissolves(self._next, stop, blank)
-        if last and self._run is not None:
-            self.found.boundaries.append(Boundary(self._run.grown, float(self.found.end or self._time[-1]),
-                                                  "blank" if self._run.hard else "fade", 1.0))
+        if end is not None and self._run is not None:
+            self.found.boundaries.append(Boundary(self._run.grown, end, "blank" if self._run.hard else "fade", 1.0))
         self._next = stop
         kept = min(int(np.searchsorted(self._time, self._time[stop - 1] - reach)) if stop else 0, stop - _AROUND - 2)
         self._forget(max(kept, stop - _MOST, 0))
 
     def _striking(self, blank: np.ndarray, stop: int) -> list[int]:
         """The pictures of which something may have to be said: blank ones, those behind them, and those that differ from the last."""
-        here = slice(self._next, stop)
-        behind = np.append(False, blank[:-1])[here]
-        far, levels, ease = self._far[here], self._levels[here], self._floor / RULES
+        start, ease = max(self._next, 1), self._floor / RULES
+        here, before = slice(start, stop), slice(start - 1, stop - 1)
+        far, levels = self._far[here], self._levels[here]
         cut = (far > _CUT * ease) | ((levels > _LEVELS * ease) & (far > _LEAST * ease))
-        flash = np.abs(np.diff(self._mean, prepend=self._mean[:1]))[here] > _FLASH
-        return (np.flatnonzero(blank[here] | behind | cut | flash) + self._next).tolist()
+        flash = np.abs(self._mean[here] - self._mean[before]) > _FLASH
+        return [*range(self._next, start), *(np.flatnonzero(blank[here] | blank[before] | cut | flash) + start).tolist()]
 
     def _forget(self, count: int) -> None:
-        assert self._thumbs is not None
-        self._thumbs = self._thumbs[count:]
-        for name in ("_time", "_std", "_mean", "_far", "_levels"):
-            setattr(self, name, getattr(self, name)[count:])
+        del self._thumbs[:count]
+        self._hold(self._numbers[:, count:])
         self._next -= count
 
     def _usual(self, values: np.ndarray, at: int) -> float:
@@ -202,9 +203,10 @@ class Detector:
         far, levels = float(self._far[at]), float(self._levels[at])
         ease = self._floor / RULES
         if far > _CUT * ease or (levels > _LEVELS * ease and far > _LEAST * ease):
-            by_far = min(far, RULES * far / (_OVER * self._usual(self._far, at) + _ABOVE))
-            by_levels = RULES * min(levels / _LEVELS, levels / max(_TIMES * self._usual(self._levels, at), 1e-9), far / _LEAST)
-            score = min(max(by_far, by_levels), 1.0)
+            score = RULES * min(levels / _LEVELS, levels / max(_TIMES * self._usual(self._levels, at), 1e-9), far / _LEAST)
+            if far > score:
+                score = max(score, min(far, RULES * far / (_OVER * self._usual(self._far, at) + _ABOVE)))
+            score = min(score, 1.0)
             if score > self._floor:
                 if not self._flashes(at, score):
                     self.found.boundaries.append(Boundary(time, time, "cut", score))
@@ -270,12 +272,11 @@ class Detector:
     # -- dissolves --------------------------------------------------------------------------------------------------
 
     def _dissolves(self, start: int, stop: int, blank: np.ndarray) -> None:
+        import cv2
+
         variance = self._std**2
         first, last = max(start, 1), min(stop, len(variance) - 1)
-        lowest = np.full(len(variance) + 10, np.inf)
-        lowest[5:-5] = variance
-        for more in (1, 2, 4, 3):  # of eleven pictures
-            lowest = np.minimum(lowest[:-more], lowest[more:])
+        lowest = cv2.erode(variance[None], _ELEVEN)[0]
         for at in (np.flatnonzero((variance[first:last] <= lowest[first:last]) & ~blank[first:last]) + first).tolist():
             low = int(np.searchsorted(self._time, self._time[at] - self._window_s))
             high = int(np.searchsorted(self._time, self._time[at] + self._window_s, side="right"))
@@ -295,9 +296,7 @@ class Detector:
                 continue
             one = low + int(np.flatnonzero(left >= 0.9 * left.max())[-1])
             two = at + 1 + int(np.flatnonzero(right >= 0.9 * right.max())[0])
-            kept = self._bars.inside()
-            assert self._thumbs is not None
-            made = dissolve(self._thumbs[one:two + 1][(slice(None), *kept)], self._time[one:two + 1], at - one,
+            made = dissolve([self._picture(k) for k in range(one, two + 1)], self._time[one:two + 1], at - one,
                             ratio=float(variance[at] / (0.5 * (variance[one] + variance[two]))), floor=self._floor / RULES)
             if made is not None and made[2] * RULES > self._floor:
                 self.found.boundaries.append(Boundary(made[0], made[1], "dissolve", min(made[2] * RULES, 1.0)))
@@ -308,6 +307,10 @@ class Detector:
         far = self._between(one, two)
         if far >= _SAME and min(at - one, two - at) > 2:
             self.found.boundaries.append(Boundary(float(self._time[one + 1]), float(self._time[two]), "fade", min(far, 1.0)))
+
+
+def _joined(pictures: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate(pictures).reshape(len(pictures), *pictures[0].shape)
 
 
 def _risen(std: np.ndarray) -> int:

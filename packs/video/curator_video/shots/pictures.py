@@ -38,18 +38,19 @@ class Row:
 
         Two flat pictures are alike (0), a flat one and another are not (1).
         """
-        first, squares, norms, flat = slice(1) if to_first else slice(-1), self._squares, self._norms, self.std < FLAT
+        first: slice | list[int] = [0] * (len(self._flat) - 1) if to_first else slice(-1)
+        squares, norms, flat = self._squares, self._norms, self.std < FLAT
         apart = _sums(_between(self._flat, first), squares=True)
         one, other = flat[first], flat[1:]
         none = one | other
         common = (squares[1:] + squares[first] - apart) / 2 - self._sums[1:] * self.mean[first]
         found = np.where(none, one != other, 1 - common / np.where(none, 1, norms[first] * norms[1:]))
-        wave_of = functools.cache(lambda at: wave(self._pictures[at] - np.float32(self.mean[at])))
-        for at in np.flatnonzero((found >= _ALIKE) & ~none).tolist():
-            before = 0 if to_first else at
-            down, right = shift(wave_of(before), wave_of(at + 1))
+        pairs = [(0 if to_first else at, at + 1) for at in np.flatnonzero((found >= _ALIKE) & ~none).tolist()]
+        waves = {at: wave(self._pictures[at] - np.float32(self.mean[at])) for at in {at for pair in pairs for at in pair}}
+        for before, after in pairs:
+            down, right = shift(waves[before], waves[after])
             if down or right:
-                found[at] = min(found[at], _shifted(self._pictures[before], self._pictures[at + 1], down, right))
+                found[after - 1] = min(found[after - 1], _shifted(self._pictures[before], self._pictures[after], down, right))
         return found
 
 
@@ -59,11 +60,11 @@ def changes(pictures: np.ndarray) -> np.ndarray:
     return _sums(_between(flat)) / flat.shape[1]
 
 
-def _between(flat: np.ndarray, first: slice = slice(-1)) -> np.ndarray:
+def _between(flat: np.ndarray, first: slice | list[int] = slice(-1)) -> np.ndarray:
     """By how much each byte of a row differs from that of the row before, or of another one."""
     import cv2  # not where stages are only listed
 
-    return cv2.absdiff(flat[1:], np.ascontiguousarray(np.broadcast_to(flat[first], flat[1:].shape)))
+    return cv2.absdiff(flat[1:], flat[first])
 
 
 def _sums(flat: np.ndarray, squares: bool = False) -> np.ndarray:
@@ -132,37 +133,36 @@ class Bars:
     WINDOW = 32
 
     def __init__(self) -> None:
-        self._blocks: deque[tuple[int, int, list[np.ndarray]]] = deque()
-        self._seen: int = 0
-        self._dark: list[Any] = [0, 0]  # of all blocks together: of how many pictures a row, a column is dark
+        self._blocks: deque[tuple[int, int, np.ndarray]] = deque()
+        self._seen = 0
+        self._dark: Any = 0  # of all blocks together: of how many pictures a row, and behind these a column is dark
         self._inside = slice(None), slice(None)
 
     def add(self, pictures: np.ndarray, block: int) -> None:
         """Look at pictures, uint8 [N, H, W], of the block with this number. Those that are black all over say nothing."""
         while self._blocks and self._blocks[0][0] <= block - self.WINDOW:
-            self._count(*self._blocks.popleft()[1:], sign=-1)
+            _, count, dark = self._blocks.popleft()
+            self._seen, self._dark = self._seen - count, self._dark - dark
         import cv2
 
         rows = cv2.reduce(pictures.reshape(-1, pictures.shape[2]), 1, cv2.REDUCE_MAX).reshape(pictures.shape[:2])
         bright = rows.max(axis=1) > 2 * _BAR_LEVEL
-        if bright.any():
-            dark = [(brightest[bright] <= _BAR_LEVEL).sum(axis=0) for brightest in (rows, pictures.max(axis=1))]
-            count = int(bright.sum())
+        count = int(np.count_nonzero(bright))
+        if count:
+            dark = (np.concatenate([rows, pictures.max(axis=1)], axis=1)[bright] <= _BAR_LEVEL).sum(axis=0)
             self._blocks.append((block, count, dark))
-            self._count(count, dark)
-        self._inside = self._found()
-
-    def _count(self, count: int, dark: list[np.ndarray], sign: int = 1) -> None:
-        self._seen += sign * count
-        self._dark = [had + sign * new for had, new in zip(self._dark, dark, strict=True)]
+            self._seen, self._dark = self._seen + count, self._dark + dark
+        self._inside = self._found(pictures.shape[1])
 
     def inside(self) -> tuple[slice, slice]:
         """Rows and columns of the picture without its bars."""
         return self._inside
 
-    def _found(self) -> tuple[slice, slice]:
-        kept = []
-        for dark, least in zip(self._dark, _LEFT, strict=True):
-            lit = np.flatnonzero(dark < _BAR_SHARE * self._seen) if self._seen else np.zeros(0, int)
-            kept.append(slice(int(lit[0]), int(lit[-1]) + 1) if len(lit) >= least else slice(None))
+    def _found(self, height: int) -> tuple[slice, slice]:
+        if not self._seen:
+            return slice(None), slice(None)
+        lit, kept = self._dark < _BAR_SHARE * self._seen, []
+        for side, least in zip((lit[:height], lit[height:]), _LEFT, strict=True):
+            inside = np.flatnonzero(side)
+            kept.append(slice(int(inside[0]), int(inside[-1]) + 1) if len(inside) >= least else slice(None))
         return kept[0], kept[1]
