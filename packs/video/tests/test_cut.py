@@ -156,6 +156,17 @@ def test_joined_clips_are_the_film(films):
         assert [k for row in clips(films["mp4"], *places, method=method) for k in numbers(row["bytes"])] == list(range(300))
 
 
+@pytest.mark.parametrize("options", [{}, {"method": "exact"}, {"method": "keyframe"}, {"fps": 25.0}])
+def test_a_clip_is_cut_again_by_the_times_of_its_film(films, options):
+    whole, = run_stage(Cut(**options), spans(films["mp4"], (2.8, 6.0)))["out"].rows.to_pylist()
+    for start, end in ((3.52, 4.48), (whole["start_s"], 6.0), (5.0, None)):
+        again = Batch(rows=pa.Table.from_pylist([whole | {"start_s": start, "end_s": end}]))
+        row, = run_stage(Cut(), again)["out"].rows.to_pylist()
+        assert numbers(row["bytes"]) == of(start, end or 6.0), (start, row["cut_method"])
+        assert (row["start_s"], row["end_s"]) == (start, end)
+        assert row["clip_start"] == pytest.approx(of(start, 6.0)[0] / 25, abs=2e-3)
+
+
 def test_a_turned_film_stays_turned(films):
     for method in ("auto", "exact", "keyframe"):
         with Film(clips(films["turned"], (2.8, 3.6), method=method)[0]["bytes"]) as made:

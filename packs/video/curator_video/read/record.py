@@ -41,8 +41,8 @@ class Part:
 def parts_of(batch: Batch, *, by_film: bool = False) -> Iterator[Part]:
     """The part of each record, in order; `by_film`: those of one path one after the other, as they lie in it.
 
-    With `bytes`, those are the file, else `path` is. `start_s` and `end_s` are a span of it; but of what `video.cut` has made
-    (`cut_method` is there) the bytes are the whole clip, and `clip_start`, else `start_s`, is where it begins in the source.
+    With `bytes`, those are the file, else `path` is. `start_s` and `end_s` are a span of it; but where `video.cut` has made the
+    bytes (`cut_method` is there) they are one of its source, in which the bytes begin at `clip_start`, else at `start_s`.
     """
     missing = [None] * len(batch)
     given = [batch.column(name) if name in batch.columns else missing for name in _READS]
@@ -56,14 +56,13 @@ def parts_of(batch: Batch, *, by_film: bool = False) -> Iterator[Part]:
         combed = comb is not None and comb > COMBED and method != "deinterlaced"
         if data is None and not path:
             yield Part(row, None, None, wrong="no_file: the record has neither `bytes` nor a `path`")
-        elif data is not None and method is not None:
-            begins = start if clip_start is None else clip_start
-            yield Part(row, path, data, shift=float(begins or 0.0), combed=combed)
         else:
             begin = 0.0 if start is None or math.isnan(start) else float(start)
             stop = None if end is None or math.isnan(end) else float(end)
+            shift = 0.0 if data is None or method is None else begin if clip_start is None else float(clip_start)
             wrong = "" if stop is None or stop > begin else f"no_span: it ends at {stop:g} s and begins at {begin:g} s"
-            yield Part(row, path if data is None else None, data, begin, stop, combed=combed, wrong=wrong)
+            yield Part(row, path if data is None else None, data, max(0.0, begin - shift), None if stop is None else stop - shift, shift,
+                       combed, wrong)
 
 
 def check_file(columns: Mapping[str, pa.DataType | None]) -> None:
