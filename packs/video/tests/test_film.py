@@ -168,6 +168,24 @@ def test_thumbnails_are_the_mean_of_each_area_also_of_interlaced_and_of_small_pi
         assert (opened.small(frame)[0] == opened.thumb(frame)).all()
 
 
+@pytest.mark.parametrize("codec", ["libx264", "libx265"])
+def test_what_is_made_much_smaller_is_not_deblocked_where_that_is_not_seen(codec):
+    """Of pictures that no other refers to, and with a jump as without; with less the pictures are as they are coded."""
+    options = {"crf": "32", "preset": "fast", "g": "20", **({"x265-params": "log-level=none"} if codec == "libx265" else {})}
+    data = film(pan(1, 50, 2, 240, 320), codec=codec, container="matroska", options=options)
+
+    def pictures(start=0.0, **how):
+        with Film(data, **how) as opened:
+            return np.stack([opened.upright(frame, (192, 144)) for _, frame in opened.frames(start)]).astype(int)
+
+    coded, rough = pictures(), pictures(longest=192)
+    assert (pictures(longest=240) == coded).all()
+    off = ((rough - coded) ** 2).mean(axis=(1, 2, 3))
+    assert 10 < np.count_nonzero(off) < 40
+    assert off.max() < 255**2 / 10**4  # 40 dB
+    assert (pictures(1.0, longest=192) == rough[25:]).all()
+
+
 def test_colours_that_nobody_knows_are_taken_as_not_tagged():
     with Film(film(pan(1, 3, 0))) as plain, Film(film(pan(1, 3, 0))) as tagged:
         wanted = plain.upright(next(plain.frames())[1])

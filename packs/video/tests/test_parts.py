@@ -83,7 +83,7 @@ class Drawn:
 def divided(monkeypatch, luma, parts):
     """Rows of the film whole, and of its parts; and how often a picture was looked at."""
     opened = Drawn(luma)
-    monkeypatch.setattr(module, "Films", lambda options: nullcontext(SimpleNamespace(open=lambda part: opened)))
+    monkeypatch.setattr(module, "Films", lambda options, longest: nullcontext(SimpleNamespace(open=lambda part: opened)))
     monkeypatch.setattr(interlace, "combed", lambda frame: None)
     seconds = len(luma) / FPS
     whole = Batch(rows=pa.table({"id": ["film"], "source": ["s"], "path": ["film.mp4"], "start_s": [0.0], "end_s": [seconds],

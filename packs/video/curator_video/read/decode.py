@@ -12,7 +12,7 @@ import pyarrow as pa
 from curator.api.findings import Summed
 from curator.api.stage import Context, Contract, Outputs, Stage, setting
 from curator.api.tasks import Batch, VideoBatch
-from curator_video.read.record import Films, Part, check_file, parts_of
+from curator_video.read.record import SIZE, Films, Part, check_file, parts_of
 from curator_video.read.sampling import Choice, Seen, chosen
 
 if TYPE_CHECKING:
@@ -90,7 +90,8 @@ class Decode(Stage):
     `uniform` the ones shown at the middle of `count` equal parts, `keyframes` those that are coded by
     themselves (without `thumbs` nothing else is decoded: some 15 times faster), `all`, `none`. Where pictures
     are rare one comes several times. `size`: pixels of the longer side (`side: short` for the shorter), even
-    numbers, never enlarged; None as they are. `thumbs`: off, if no stage measures. `max_seconds`: a longer
+    numbers, never enlarged; None as they are. Of H.264 and H.265 films whose longer side is larger than that by half or more, pictures
+    to which no other refers are not deblocked. `thumbs`: off, if no stage measures. `max_seconds`: a longer
     record leaves on `dropped`, reason `too_long`; cut films into spans before. `max_mb`: the same for what
     takes more memory, reason `too_large`. `max_pixels`: larger pictures fail. `deinterlace`: make whole pictures of woven ones
     by FFmpeg's bwdif: `auto` where a `comb_ratio` that is there, as of video.shots, is above 0.007. `storage_options`: what the
@@ -103,7 +104,7 @@ class Decode(Stage):
     pick: Literal["fps", "uniform", "keyframes", "all", "none"] = "fps"
     fps: float = 2.0
     count: int = 8
-    size: int | None = 384
+    size: int | None = SIZE
     side: Literal["long", "short"] = "long"
     thumbs: bool = True
     max_seconds: float | None = 600.0
@@ -113,7 +114,7 @@ class Decode(Stage):
     storage_options: dict[str, Any] | None = setting(default=None)
 
     sparse = ("corrupt_frames", "decode_note", "comb_ratio", "hdr")
-    version = 4
+    version = 5
 
     def __post_init__(self) -> None:
         Choice(self.pick, self.fps, self.count)
@@ -150,7 +151,7 @@ class Decode(Stage):
 
         self._bad, self._length, self._combing = BadFilm, length_of, Combing
         self.choice = Choice(self.pick, self.fps, self.count)
-        self.options: dict[str, Any] = {"max_pixels": self.max_pixels}
+        self.options: dict[str, Any] = {"max_pixels": self.max_pixels, "longest": self.size if self.side == "long" else None}
         self._keys_only = self.pick == "keyframes" and not self.thumbs
         if self._keys_only:
             self.options["skip_frame"] = "NONKEY"

@@ -13,6 +13,7 @@ import numpy as np
 from curator_video.read.pixels import planes_of
 
 STEP = 100          # squared levels by which a line must differ from those above and below
+FEW = 0.002         # of the pixels: far from what makes a film woven
 COLUMNS = 160       # in the middle of a picture, that are looked at
 HIGHEST = 4         # of so many pictures one is taken, that with the most: only where it moves a woven film is combed
 
@@ -44,7 +45,7 @@ def most_combed(found: list[float]) -> float | None:
 
 def combed(frame: Any) -> float | None:
     """The share of the pixels of a decoded frame whose line differs from both neighbours, while these and the lines after next agree;
-    less the share for which this is so of columns: grain and fine patterns have as many of them."""
+    less, if they are not few, the share for which this is so of columns: grain and fine patterns have as many of them."""
     planes = planes_of(frame, 1)
     if not planes or min(planes[0].shape) < 5:
         return None
@@ -55,7 +56,7 @@ def combed(frame: Any) -> float | None:
         lines = lines >> max(0, frame.format.components[0].bits - 8)
     lines = lines.astype(np.int16)
     across = _striped(lines)
-    return max(0.0, across - _striped(np.ascontiguousarray(lines.T))) if across else 0.0
+    return max(0.0, across - _striped(np.ascontiguousarray(lines.T))) if across > FEW else across
 
 
 def _striped(lines: np.ndarray) -> float:

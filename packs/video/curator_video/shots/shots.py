@@ -12,7 +12,7 @@ from curator.api.counts import Counts
 from curator.api.findings import Finding, Line, Summed
 from curator.api.stage import Context, Contract, Outputs, Stage, setting
 from curator.api.tasks import Batch
-from curator_video.read.record import Films, Part, check_file, parts_of
+from curator_video.read.record import SIZE, Films, Part, check_file, parts_of
 from curator_video.shots.boundaries import BOUNDARIES, GRADUAL, SHOTS, joined
 from curator_video.shots.detector import BLOCK_S, RULES, Detector, Found
 from curator_video.shots.parts import WHOLE, Stretch, stretch
@@ -106,7 +106,7 @@ class Shots(Stage):
         wrong: list[str | None] = []
         none = [None] * len(batch)
         begins, ends = (batch.column(name) if name in batch.columns else none for name in WHOLE)
-        with Films(self.storage_options) as films:
+        with Films(self.storage_options, longest=SIZE) as films:
             for part, begin, end in zip(parts_of(batch), begins, ends, strict=True):
                 try:
                     film = films.open(part)
