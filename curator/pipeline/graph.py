@@ -40,11 +40,11 @@ class End:
 class Settings:
     """What a run tolerates and keeps.
 
-    `max_failed`: how many records may fail before the run stops: a number, or below 1 a share of the records
-    read, which allows one unless that is all there is. `discard`: side outputs (`dropped`, `duplicate`) or
-    `port/stage` whose rows are counted but not kept. `out`: the run's folder; by default the path of the only
-    sink. `storage_options`: what its filesystem wants. `description` and `license` stand on the card of what
-    the run makes.
+    `max_failed`: how many records may fail before the run stops: a number, or a share of the records read,
+    which allows one unless that is all there is. 1 is one record; 1.0 is a share, all of them. `discard`:
+    side outputs (`dropped`, `duplicate`) or `port/stage` whose rows are counted but not kept. `out`: the
+    run's folder; by default the path of the only sink. `storage_options`: what its filesystem wants.
+    `description` and `license` stand on the card of what the run makes.
     """
 
     max_failed: float = 0.05
@@ -53,6 +53,10 @@ class Settings:
     storage_options: Mapping[str, Any] = field(default_factory=dict)
     description: str = ""
     license: str = ""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.max_failed, float) and self.max_failed == 1:
+            object.__setattr__(self, "max_failed", float("inf"))
 
 
 @dataclass(frozen=True)

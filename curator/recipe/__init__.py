@@ -196,11 +196,12 @@ class _Reader:
         value = scalar(item.text.removesuffix("%").strip())
         number = value if isinstance(value, (int, float)) and not isinstance(value, bool) else -1
         if percent and 0 <= number <= 100:
-            return number / 100 if number < 100 else float("inf")  # 1.0 would be one record
+            return number / 100
         if not percent and number >= 0 and (number < 1 or number == float("inf") or number == int(number)):
             return number
         self.problems.add(item, "max_failed",
-                          f"expected a count, a share below 1 or a percentage, got {item.text!r}")
+                          "expected a count (1 is one record), a share (0.05; 1.0 is all) or a percentage, "
+                          f"got {item.text!r}")
         return Settings.max_failed
 
     def _discard(self) -> dict[str, Item]:

@@ -63,7 +63,7 @@ def sampled(pipeline: Graph, records: int, out: str) -> Sampled:
         object.__setattr__(stage, "read", partial(_read, node.stage, density, COUNT_BYTES // len(own), step))
         return stage
 
-    settings = replace(pipeline.settings, out=out, storage_options={}, max_failed=float(records))
+    settings = replace(pipeline.settings, out=out, storage_options={}, max_failed=records)
     return Sampled(replace(pipeline.with_stages(change), settings=settings),
                    {names[n]: sum(u.size_bytes for u in found) for n, found in parts.items()},
                    {names[n]: len(found) for n, found in parts.items()},

@@ -142,6 +142,12 @@ def test_the_share_of_failures_that_is_too_much_ends_in_failure(tmp_path, texts,
     assert (failed in result.stats["message"]) != ok
 
 
+@pytest.mark.parametrize(("all_or_one", "ok"), [(1.0, True), (1, False)])
+def test_a_share_of_1_is_all_records_and_the_number_1_is_one(tmp_path, all_or_one, ok):
+    made = lines(write_lines(tmp_path / "in", a=["raise", "raise"])) >> Trouble() >> sink(tmp_path)
+    assert made.named("x", max_failed=all_or_one).run(check=False, workers=0).ok == ok
+
+
 def test_a_number_of_failures_that_is_too_much_stops_the_run_which_can_continue(tmp_path):
     texts = write_lines(tmp_path / "in", **{f"f{i}": ["raise"] * 5 + ["fine"] for i in range(6)})
     made = lines(texts) >> Trouble() >> sink(tmp_path)

@@ -312,7 +312,7 @@ SHORT = "read: {jsonl: {path: x}}\nwrite: {parquet: {path: o}}\n"
 
 @pytest.mark.parametrize(("text", "value"), [
     ("5%", 0.05), ("0.5 %", 0.005), ("10", 10), ("0", 0), ("0.2", 0.2), ("100%", float("inf")), (".inf", float("inf")),
-    ("'5%'", 0.05), ("1e3", 1000),
+    ("'5%'", 0.05), ("1e3", 1000), ("1", 1), ("1.0", float("inf")), ("1e0", float("inf")), ("0.999", 0.999), ("1%", 0.01),
 ])
 def test_max_failed(text, value):
     assert load(f"{SHORT}max_failed: {text}\n").settings.max_failed == value
