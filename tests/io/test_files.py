@@ -331,7 +331,8 @@ def test_an_empty_glob_says_what_is_there(place):
 
 def test_a_folder_without_the_wanted_files_says_which_there_are(place):
     fill(place, "a.parquet", "b.parquet", "README", "x.tar.gz")
-    with pytest.raises(InputError, match=r"has no .jsonl file: there are 2 .parquet, 1 .tar.gz, 1 no ending"):
+    with pytest.raises(InputError, match=r"has no .jsonl file: there are 2 .parquet, 1 .tar.gz, 1 no "
+                       r"ending\. Take the reader of that format, or a glob if this one is to read them$"):
         listed(place, "", suffixes=(".jsonl",))
 
 

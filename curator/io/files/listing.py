@@ -82,7 +82,7 @@ def _in_folder(files: Files, path: str, given: str, suffixes: tuple[str, ...],
     kinds = Counter(sorted(ending(e.name) or "no ending" for e in everything))
     there = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(4))
     raise InputError(f"the folder {given} has no {_some(suffixes)} file: there are {there}. "
-                     "Name the files with a glob if they are what you want")
+                     "Take the reader of that format, or a glob if this one is to read them")
 
 
 def _some(suffixes: tuple[str, ...]) -> str:
