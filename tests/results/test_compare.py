@@ -11,7 +11,11 @@ from curator.cli.compare import _scores
 from curator.cli.main import main
 from curator.front import load
 from curator.results import RunOutput
-from curator.results.look.compare import Score, compare
+from curator.results.look.compare import EARLIER, Score, compare
+from curator.results.recut import recut
+from curator.run.run import run as run_graph
+
+SHORT = "dropped by drop: short"
 
 RECIPE = """
 read: {{jsonl: {{path: {here}/in}}}}
@@ -84,6 +88,23 @@ def test_other_input_is_told(run, tmp_path):
     assert {(m.before, m.after, *m.examples) for m in found.moved} == {("written", None, "twelve"), (None, "written", "a new one")}
     assert "1 in the first only, 1 in the second only" in found.verdict
     assert "the input (1 gone, 1 new)" in found.verdict
+
+
+@pytest.mark.parametrize("edited", [False, True])
+def test_what_ended_before_a_recut_begins_is_told_apart(tmp_path, run, edited):
+    (tmp_path / "r.yaml").write_text(RECIPE.format(here=tmp_path, out="one", least=4, text="text", write="parquet").replace(
+        "write:", "- drop: {long: words > 5}\n  with: {name: later}\nwrite:"))
+    load(tmp_path / "r.yaml").run(workers=0)
+    one = RunOutput.open(str(tmp_path / "one"))
+    made = recut(one, {"steps.later.long": f"words > {4 if edited else 7}"}, str(tmp_path / "two"))
+    run_graph(made.pipeline, workers=0)
+    two = RunOutput.open(str(tmp_path / "two"))
+    for runs, ends in (((one, two), (SHORT, EARLIER)), ((two, one), (EARLIER, SHORT))):
+        found = compare(*runs)
+        assert [m.count for m in found.moved if (m.before, m.after) == ends] == [1]
+        assert not [m for m in found.moved if None in (m.before, m.after)]
+        assert "1 that ended before the other run begins" in found.verdict
+        assert " only" not in found.verdict
 
 
 def test_the_command_says_it_in_text_and_as_json(run):

@@ -13,6 +13,7 @@ from curator.results.places import ledgers
 from curator.results.tables import columns_in, is_number, sql_name
 from curator.run.folder.ledger_files import is_marked, to_record
 
+EARLIER = "ended before it begins"  # in a run that reads what the other has written from there on
 EXAMPLES = 10
 SAMPLE = 200_000  # records whose scores are compared one by one
 SHARES = (0.05, 0.5, 0.95)
@@ -34,7 +35,8 @@ class Score:
 
 @dataclass(frozen=True, kw_only=True)
 class Moved:
-    """Records that ended otherwise: where in each run, None where they are not in it. `examples`: ids."""
+    """Records that ended otherwise: where in each run, None where they are not in it, `EARLIER` where it
+    reads the other's rows from a later step on (`curator recut`). `examples`: ids."""
 
     before: str | None
     after: str | None
@@ -70,7 +72,7 @@ def compare(one: RunOutput, two: RunOutput) -> Comparison:
     found: dict[str, Any] = {"recipe": list(_recipe(one, two)), "code": _code(one, two),
                              "inputs": _inputs(one, two), "funnel": _funnel(one, two)}
     with one.connect() as first, two.connect() as second:
-        found |= _records(first, second)
+        found |= _records(first, second, _taken(one, two), _taken(two, one))
         found["scores"] = list(_scores(first, second))
     names = one.folder.uri, two.folder.uri
     return Comparison(names=names, verdict=_verdict(found, one, two), **found)
@@ -141,15 +143,27 @@ def _parts(stage: dict[str, Any]) -> Iterator[tuple[str, int]]:
         yield from stage["out"].items()
 
 
-def _records(first: Any, second: Any) -> dict[str, Any]:
-    """Where the records of both ended, side by side."""
-    for db in (first, second):
+def _taken(one: RunOutput, two: RunOutput) -> list[str] | None:
+    """What of the first the second reads, such as `dropped/quality`, if it reads nothing else."""
+    read, below = {uri for uris in _units(two).values() for uri in uris}, one.folder.path_of("")
+    if not read or not all(uri.startswith(below) for uri in read):
+        return None
+    return [f"{place.kind}/{place.stage}" for place in one.places
+            if not read.isdisjoint(map(one.path_of, (*place.files, *place.tables)))]
+
+
+def _records(first: Any, second: Any, *taken: list[str] | None) -> dict[str, Any]:
+    """Where the records of both ended, side by side. `taken`: what of each the other reads."""
+    for db, ways in zip((first, second), taken, strict=True):
         text = "hash(text)" if "text" in columns_in(db) else "NULL::UBIGINT"
+        earlier = "bool_and(NOT list_contains(?::VARCHAR[], concat(_place, '/', _stage)))"
         db.execute(f"CREATE TABLE ends AS SELECT id, string_agg(DISTINCT {END}, ', ' ORDER BY {END}) AS "
-                   f"ended, any_value({text}) AS text FROM records WHERE id IS NOT NULL GROUP BY id")
+                   f"ended, any_value({text}) AS text, {earlier} AS earlier FROM records "
+                   "WHERE id IS NOT NULL GROUP BY id", [ways])
     first.register("others", second.sql("SELECT * FROM ends").to_arrow_table())
     rows = first.execute(
-        "SELECT a.ended, b.ended, count(*), min(coalesce(a.id, b.id), ?), "
+        f"SELECT coalesce(a.ended, if(b.earlier, '{EARLIER}', NULL)), "
+        f"coalesce(b.ended, if(a.earlier, '{EARLIER}', NULL)), count(*), min(coalesce(a.id, b.id), ?), "
         "count(*) FILTER (a.text IS DISTINCT FROM b.text) FROM ends a FULL JOIN others b ON a.id = b.id "
         "GROUP BY ALL ORDER BY 3 DESC, 1, 2", [EXAMPLES]).fetchall()
     first.unregister("others")
@@ -186,9 +200,11 @@ def _scores(first: Any, second: Any) -> Iterator[Score]:
 def _verdict(found: dict[str, Any], one: RunOutput, two: RunOutput) -> str:
     """Whether they have the same records, and why not."""
     only = [sum(m.count for m in found["moved"] if (m.before, m.after)[1 - at] is None) for at in (0, 1)]
-    other = sum(m.count for m in found["moved"]) - sum(only)
+    earlier = sum(m.count for m in found["moved"] if EARLIER in (m.before, m.after))
+    other = sum(m.count for m in found["moved"]) - sum(only) - earlier
     apart = [f"{count(n)} {what}" for n, what in (
-        (only[0], "in the first only"), (only[1], "in the second only"), (other, "with another end"),
+        (only[0], "in the first only"), (only[1], "in the second only"),
+        (earlier, "that ended before the other run begins"), (other, "with another end"),
         (found["texts"], "with another text")) if n]
     scores = [s.column for s in found["scores"] if s.moved]
     causes = []
@@ -207,7 +223,7 @@ def _verdict(found: dict[str, Any], one: RunOutput, two: RunOutput) -> str:
         begin = f"The same {plural(found['same'], 'record')}, each with the same end"
         more = f"; scores differ in {listing(scores)}" if scores else ""
         return f"{begin}{more}." + (f" There is a difference in {', '.join(causes)}." if causes else "")
-    total = found["same"] + sum(only) + other
+    total = found["same"] + sum(only) + earlier + other
     begin = f"Not the same records: of the {count(total)} of both runs {', '.join(apart)}"
     why = (f"; what differs is {', '.join(causes)}" if causes else
            "; recipe, code and input are the same, so it is the order of the records, or a stage that does "
