@@ -147,7 +147,7 @@ def test_colour():
     found = scores([grey] * 3)
     assert (found["saturation"], found["colourfulness"], found["greyscale"]) == (0, 0, True)
     rng = np.random.default_rng(0)
-    noise = rng.integers(0, 256, (96, 96, 3), np.uint8)
+    noise = rng.integers(0, 256, (64, 64, 3), np.uint8)  # small enough that every pixel counts
     opponents = noise[..., 0] - noise[..., 1].astype(float), (noise[..., 0] + noise[..., 1].astype(float)) / 2 - noise[..., 2]
     expected = np.hypot(*(o.std() for o in opponents)) + 0.3 * np.hypot(*(o.mean() for o in opponents))
     assert scores([noise] * 2)["colourfulness"] == pytest.approx(expected, rel=1e-4)

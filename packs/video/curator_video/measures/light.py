@@ -5,7 +5,7 @@ from __future__ import annotations
 import cv2
 import numpy as np
 
-from curator_video.measures.views import BLACK, WHITE, Thumbs, rows
+from curator_video.measures.views import BLACK, WHITE, Thumbs, rows, sums
 
 BLACK_MEAN, WHITE_MEAN = 20, 228  # levels of luma from 16 to 235
 EVEN_DEVIATION = 6                # levels: grain and a small mark are let through
@@ -32,7 +32,6 @@ def light(clip: Thumbs) -> dict[str, float | bool | None]:
 
 def exposure(clip: Thumbs) -> dict[str, float | bool | None]:
     """Frames with many pixels at the camera's limits."""
-    # 0 in the shadow; the kind is said, as four pixels may be four numbers to OpenCV
-    above = cv2.subtract(rows(clip.content), SHADOW, dtype=cv2.CV_8U)  # type: ignore[call-overload]  # its stubs know no numbers
-    limits = ((above == 0) | (above >= HIGHLIGHT - SHADOW)).sum(axis=1, dtype=np.int32) / above.shape[1]
+    between = cv2.inRange(rows(clip.content), SHADOW + 1, HIGHLIGHT - 1)
+    limits = 1 - sums(between)[0] / (255 * between.shape[1])
     return {"exposure_ratio": clip.share(limits > LIMIT_SHARE)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import cv2
 import numpy as np
 
-from curator_video.measures.views import Thumbs, difference, rows
+from curator_video.measures.views import Thumbs, difference, rows, sums
 
 SAME = 0.25            # levels: frames that differ by less show the same
 FREEZE_S = 0.5         # a shorter run of the same picture is a repeat
@@ -29,7 +29,7 @@ def repeats(clip: Thumbs) -> dict[str, float | bool | None]:
     frozen, longest = _freezes(clip)
     change = clip.change
     moving = ~frozen[1:]
-    around = np.lib.stride_tricks.sliding_window_view(np.pad(change, AROUND), 2 * AROUND + 1).max(axis=1)
+    around = cv2.dilate(change[None], np.ones((1, 2 * AROUND + 1), np.uint8))[0]
     repeated = moving & (change < SAME) & (change < STANDS_OUT * around) & (around >= LEAST_CHANGE)
     values: dict[str, float | bool | None] = {"freeze_ratio": clip.share(frozen), "longest_freeze": longest,
                                               "duplicate_ratio": None, "true_fps": None}
@@ -45,11 +45,10 @@ def _freezes(clip: Thumbs) -> tuple[np.ndarray, float]:
     frozen, longest = np.zeros(len(clip), bool), 0.0
     ends = np.append(clip.times, clip.times[-1] + clip.shown[-1])
     first = 0
-    for k in range(1, len(clip) + 1):
-        if k < len(clip) and clip.change[k - 1] < SAME and difference(clip.thumbs[first], clip.thumbs[k]) < SAME:
+    for k, same in enumerate([*(clip.change < SAME).tolist(), False], 1):
+        if same and difference(clip.thumbs[first], clip.thumbs[k]) < SAME:
             continue
-        seconds = float(ends[k] - ends[first])
-        if k - first > 1 and seconds >= FREEZE_S:
+        if k - first > 1 and (seconds := float(ends[k] - ends[first])) >= FREEZE_S:
             frozen[first:k] = True
             longest = max(longest, seconds)
         first = k
@@ -79,7 +78,7 @@ def jumps(clip: Thumbs) -> dict[str, float | bool | None]:
 
 def find_cuts(clip: Thumbs) -> np.ndarray:
     """Whether a new shot begins at each frame but the first: nothing like it was before, and what was before does not return."""
-    pictures = _Centred(clip.content)
+    pictures = _Compared(clip.content)
     distance = pictures.distances(slice(None, -1), slice(1, None))
     found = np.zeros(len(distance), bool)
     for k in np.flatnonzero(distance > CUT_DISTANCE):
@@ -92,28 +91,27 @@ def find_cuts(clip: Thumbs) -> np.ndarray:
             continue
         later = np.flatnonzero(clip.times[k + 1:] <= clip.times[k + 1] + FLASH_S) + k + 1
         earlier = np.flatnonzero(clip.times[:k + 1] >= clip.times[k + 1] - FLASH_S - 1e-6)
-        returns = pictures.distances(slice(k, k + 1), later[1:]) < RETURN_DISTANCE
-        came = pictures.distances(earlier[:-1], slice(k + 1, k + 2)) < RETURN_DISTANCE
-        found[k] = not returns.any() and not came.any()
+        sides = np.repeat([k, k + 1], [len(later), len(earlier)])
+        found[k] = pictures.distances(sides, np.concatenate([later, earlier])).min() >= RETURN_DISTANCE
     return found
 
 
-class _Centred:
-    """Pictures as rows, float32, each with mean 0."""
+class _Compared:
+    """Pictures whose correlations come of sums of bytes, which are exact and quick."""
 
     def __init__(self, pictures: np.ndarray) -> None:
-        flat = rows(pictures)
-        self._rows = flat.astype(np.float32)
-        self._rows -= cv2.reduce(flat, 1, cv2.REDUCE_SUM, dtype=cv2.CV_32S).astype(np.float32) / np.float32(flat.shape[1])
-        self._lengths = np.sqrt(np.vecdot(self._rows, self._rows))
-        self._flat = self._lengths < FLAT * np.sqrt(flat.shape[1])
+        self._rows = rows(pictures)
+        self._sums, self._squares = sums(self._rows)
+        self._spread = self._squares - self._sums**2 / self._rows.shape[1]
+        self._flat = self._spread < FLAT**2 * self._rows.shape[1]
 
     def distances(self, first: slice | np.ndarray, second: slice | np.ndarray) -> np.ndarray:
         """1 - correlation of these pictures with those, one by one; 0 of two flat pictures, 1 of one."""
         flat, other = self._flat[first], self._flat[second]
+        _, apart = sums(cv2.absdiff(self._rows[first], self._rows[second]))
+        common = (self._squares[first] + self._squares[second] - apart) / 2 - self._sums[first] * self._sums[second] / self._rows.shape[1]
         with np.errstate(divide="ignore", invalid="ignore"):
-            alike = np.vecdot(self._rows[first], self._rows[second]) / (self._lengths[first] * self._lengths[second])
-        return np.where(flat | other, flat != other, 1 - alike)
+            return np.where(flat | other, flat != other, 1 - common / np.sqrt(self._spread[first] * self._spread[second]))
 
 
 def _shifted(a: np.ndarray, b: np.ndarray) -> float:
@@ -128,4 +126,4 @@ def _shifted(a: np.ndarray, b: np.ndarray) -> float:
         return 1.0
     over_a = a[max(0, -y):height - max(0, y), max(0, -x):width - max(0, x)]
     over_b = b[max(0, y):height - max(0, -y), max(0, x):width - max(0, -x)]
-    return float(_Centred(np.stack([over_a, over_b])).distances(slice(1), slice(1, 2))[0])
+    return float(_Compared(np.stack([over_a, over_b])).distances(slice(1), slice(1, 2))[0])

@@ -14,6 +14,7 @@ from curator_video.read.sampling import EPSILON_S
 BLACK, WHITE = 16, 235    # luma of the thumbnails
 MOST_FRAMES = 32          # that are looked at for colour, sharpness and bars
 LONG_SIDE = 384           # pixels: so that scores do not depend on the size of the film
+COLOUR_SIDE = 90          # of the longer side that are sampled for colours: of 384 not each fourth, as codecs work in fours
 BLACK_THUMB = 32          # levels that a bar has at most
 
 
@@ -42,8 +43,8 @@ class Thumbs:
     @cached_property
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of each frame in levels, float64."""
-        sums, squares = (cv2.reduce(rows(self.thumbs), 1, way, dtype=cv2.CV_32S)[:, 0] for way in (cv2.REDUCE_SUM, cv2.REDUCE_SUM2))
-        mean = sums / self.thumbs[0].size
+        total, squares = sums(self.thumbs)
+        mean = total / self.thumbs[0].size
         return mean, np.sqrt(np.maximum(squares / self.thumbs[0].size - mean**2, 0))
 
     @property
@@ -65,8 +66,7 @@ class Thumbs:
         """Mean difference of each frame from the one before, in levels; one fewer than frames."""
         if len(self) < 2:
             return np.zeros(0)
-        flat = rows(self.thumbs)
-        return cv2.reduce(cv2.absdiff(flat[1:], flat[:-1]), 1, cv2.REDUCE_SUM, dtype=cv2.CV_32S)[:, 0] / flat.shape[1]
+        return sums(cv2.absdiff(self.thumbs[1:], self.thumbs[:-1]))[0] / self.thumbs[0].size
 
     def once(self, function: Callable[[Thumbs], np.ndarray]) -> np.ndarray:
         """What a function makes of this clip, made when it is first asked for."""
@@ -76,16 +76,18 @@ class Thumbs:
 
 
 class Pictures:
-    """Sampled frames of a clip: RGB, uint8 [n, height, width, 3], n at least 1; at most 32 of them are looked at."""
+    """Sampled frames of a clip: RGB, uint8 [n, height, width, 3], n at least 1; at most 32 of them are looked at.
+
+    `grey`: their luma, full range, uint8 [n, height, width]. `sampled`: single pixels of them, for colours, uint8 [n, rows, columns, 3].
+    """
 
     def __init__(self, frames: np.ndarray) -> None:
         chosen = np.unique(np.linspace(0, len(frames) - 1, min(len(frames), MOST_FRAMES)).round().astype(int))
-        self.frames = [smaller(frames[k]) for k in chosen]
-
-    @cached_property
-    def grey(self) -> np.ndarray:
-        """Their luma, full range, uint8 [n, height, width]."""
-        return np.stack([cv2.cvtColor(one, cv2.COLOR_RGB2GRAY) for one in self.frames])
+        grey, sampled = [], []
+        for frame in (smaller(frames[k]) for k in chosen):  # both while the processor has the frame at hand
+            grey.append(cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY))
+            sampled.append(smaller(frame, COLOUR_SIDE, cv2.INTER_NEAREST_EXACT))
+        self.grey, self.sampled = np.stack(grey), np.stack(sampled)
 
 
 def spaced(times: np.ndarray, every_s: float) -> np.ndarray:
@@ -103,15 +105,21 @@ def rows(pictures: np.ndarray) -> np.ndarray:
     return pictures.reshape(len(pictures), -1)
 
 
+def sums(pictures: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of each picture, uint8 of up to 33,000 pixels, the sum of its levels and that of their squares, float64."""
+    total, squares = (cv2.reduce(rows(pictures), 1, way, dtype=cv2.CV_32S)[:, 0] for way in (cv2.REDUCE_SUM, cv2.REDUCE_SUM2))
+    return total.astype(float), squares.astype(float)
+
+
 def difference(a: np.ndarray, b: np.ndarray) -> float:
     """Mean absolute difference in levels."""
     return cv2.norm(a, b, cv2.NORM_L1) / a.size
 
 
-def smaller(picture: np.ndarray) -> np.ndarray:
-    """At most 384 pixels of the longer side, by area."""
+def smaller(picture: np.ndarray, longest: int = LONG_SIDE, way: int = cv2.INTER_AREA) -> np.ndarray:
+    """At most so many pixels of the longer side."""
     height, width = picture.shape[:2]
-    scale = LONG_SIDE / max(height, width)
+    scale = longest / max(height, width)
     if scale >= 1:
         return picture
-    return cv2.resize(picture, (max(1, round(width * scale)), max(1, round(height * scale))), interpolation=cv2.INTER_AREA)
+    return cv2.resize(picture, (max(1, round(width * scale)), max(1, round(height * scale))), interpolation=way)
