@@ -66,6 +66,12 @@ def test_few_pictures_make_a_small_sheet(count, size):
     assert opened(out.column("preview")[0]).n_frames == -(-count // 2)
 
 
+def test_where_a_sheet_has_no_picture_it_is_grey_on_light_pages_and_on_dark_ones():
+    given = {"frames": SHADES[:5], "timestamps": np.arange(5) / 2}
+    pixels = np.asarray(opened(run_stage(Preview(), clips(given))["out"].column("sheet")[0]))
+    assert pixels[100:, 170:] == pytest.approx(128, abs=4)
+
+
 def test_sizes():
     tall = {"frames": np.zeros((2, 640, 361, 3), np.uint8), "timestamps": np.arange(2) / 2}
     out = run_stage(Preview(size=100, columns=1), clips(tall, {"frames": SHADES[:2, :30, :41], "timestamps": np.arange(2) / 2}))["out"]

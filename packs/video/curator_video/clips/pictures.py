@@ -14,7 +14,7 @@ import numpy as np
 from curator_video.measures.views import spaced
 
 GAP = 2            # pixels between the pictures of a sheet
-PAPER = 255
+PAPER = 128        # grey: behind a sheet is a light page or a dark one
 APART_S = 1.0      # from one picture of an animation to the next, at least, as NVIDIA's previews have it
 SHOWN_MS = 500     # of each picture of an animation
 LETTERS = 0.35     # of OpenCV's Hershey font: digits of 8 pixels

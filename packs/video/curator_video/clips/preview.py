@@ -35,7 +35,7 @@ class Preview(Stage):
     size: int = 160
     quality: int = 60
 
-    version = 3
+    version = 4
 
     def __post_init__(self) -> None:
         unknown = [kind for kind in self.kinds if kind not in KINDS]
