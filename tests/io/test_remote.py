@@ -99,6 +99,8 @@ def test_a_missing_bucket_of_another_store_is_named(protocol, said):
     told = str(fault(FileNotFoundError("b/x"), "write", f"{protocol}://b/x"))
     assert (f"there is no {said}." in told) if said else ("there is no" not in told)
     assert "there is no" not in str(fault(FileNotFoundError("b/x"), "read", f"{protocol}://b/x"))
+    gone = FileNotFoundError("The specified upload does not exist.")
+    assert "there is no" not in str(fault(gone, "write", f"{protocol}://b/x"))
 
 
 def test_an_upload_appears_whole_or_not_at_all(bucket, s3_options):

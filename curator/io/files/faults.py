@@ -52,9 +52,10 @@ def fault(error: BaseException, doing: str, uri: str) -> InputError:
     place = getattr(error, "filename", None)
     if isinstance(place, str) and place.startswith(f"{uri.rstrip('/')}/"):  # a folder below, a file in it
         uri = path_text(place)
-    # a folder need not be there for its files to be listed or written
+    # S3 says what does not exist (a key, an upload); others do not, and a folder need not be there
+    unsaid = doing in ("write", "list") and "does not exist" not in str(error)
     if reason == _REASONS[errno.ENOENT] and protocol in BUCKETS and (
-            doing in ("write", "list") or re.search("(bucket|container) does not exist", str(error))):
+            unsaid or re.search("(bucket|container) does not exist", str(error))):
         reason = f"{no_bucket(uri)}. To go on, make it or name another"
     elif doing == "write" and reason == _REASONS[errno.ENOENT]:
         reason = "nothing can be made there. To go on, write to another path"
