@@ -15,7 +15,8 @@ CHROMA = (32, 18)
 _PLANAR = ("yuv420p", "yuv422p", "yuv444p", "yuv440p", "yuv411p", "yuv410p", "yuvj420p", "yuvj422p", "yuvj444p", "yuvj440p", "nv12",
            "nv16", "nv21", "yuva420p", "yuva422p", "yuva444p")
 _DEEP = {f"yuv{kind}p{bits}le": bits - 8 for kind in (420, 422, 444) for bits in (9, 10, 12, 14, 16)}
-_HALF_CHROMA = 0x10000  # libswscale's SWS_SRC_V_CHR_DROP: it reads every second row of chroma, an eighth less time
+_AREA, _BICUBIC = int(Interpolation.AREA), int(Interpolation.BICUBIC)
+_AREA_HALF_CHROMA = _AREA | 0x10000  # libswscale's SWS_SRC_V_CHR_DROP: it reads every second row of chroma, an eighth less time
 _ROWS = 15  # for one of a small picture: a plane that has more is large
 _HD = 720  # rows: from here on what names no matrix is meant as BT.709
 _UNSPECIFIED, _BT709 = 2, 1
@@ -36,9 +37,9 @@ class Pixels:
         """uint8 [height, width, 3], `size` being (width, height) of what comes out."""
         width, height = size if self._turns % 2 == 0 else size[::-1]
         matrix = _BT709 if frame.colorspace == _UNSPECIFIED and frame.height >= _HD else None
-        way = Interpolation.AREA if width < frame.width or height < frame.height else Interpolation.BICUBIC
+        way = _AREA if width < frame.width or height < frame.height else _BICUBIC
         kind = HDR.get(int(frame.color_trc))
-        if way is Interpolation.AREA and frame.format.name == "yuv420p" and not kind and not _is_full(frame) and width % 2 == 0:
+        if way == _AREA and frame.format.name == "yuv420p" and not kind and not _is_full(frame) and width % 2 == 0:
             matrix = matrix or frame.colorspace  # made smaller before it becomes RGB: half the time, and no further from it
             frame = _scaled(self._shrinker, frame, width, height, "yuv422p", src_colorspace=matrix, dst_colorspace=matrix,
                             interpolation=way)
@@ -80,7 +81,7 @@ class Pixels:
         if not height <= frame.height < _ROWS * THUMB[1] or frame.width < width or frame.format.name != "yuv420p" \
                 or frame.color_range == _FULL or frame.interlaced_frame:
             return []
-        way = Interpolation.AREA | (_HALF_CHROMA if frame.height >= 2 * height else 0)
+        way = _AREA_HALF_CHROMA if frame.height >= 2 * height else _AREA
         return _views(_scaled(self._small, frame, width, height, "yuv420p", interpolation=way), 3, np.dtype(np.uint8))
 
     def _luma(self, frame: Any, plane: np.ndarray, small: bool) -> np.ndarray:
@@ -105,7 +106,7 @@ class Pixels:
     def _by_scaler(self, frame: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Luma and chroma of what has no planes of them: GIF, PNG, packed YUV."""
         width, height = self._target(THUMB)
-        made = _scaled(self._small, frame, width, height, "yuv444p", interpolation=Interpolation.AREA)
+        made = _scaled(self._small, frame, width, height, "yuv444p", interpolation=_AREA)
         luma, u, v = made.to_ndarray()
         return luma, u, v
 
