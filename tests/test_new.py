@@ -168,6 +168,9 @@ def test_a_packaged_recipe_is_told_to_want_an_input_only_where_it_takes_one(reci
     with pytest.raises(InputError) as raised, told_what_reads(recipe, ()):
         raise InputError("nothing is there")
     assert getattr(raised.value, "__notes__", []) == told
+    with pytest.raises(InputError) as raised, told_what_reads(recipe, (), ("read={jsonl: {path: a.jsonl}}",)):
+        raise InputError("what is named there cannot be read")
+    assert not getattr(raised.value, "__notes__", [])
 
 
 def test_an_input_for_a_recipe_whose_reader_takes_none_is_told_without_a_set_that_nobody_wrote(curator):

@@ -71,14 +71,15 @@ def what_reads(recipe: str, inputs: tuple[str, ...]) -> str | None:
 
 
 @contextmanager
-def told_what_reads(recipe: str, inputs: tuple[str, ...]) -> Iterator[None]:
-    """Where an input cannot be read, say which recipes read such files."""
+def told_what_reads(recipe: str, inputs: tuple[str, ...], given: tuple[str, ...] = ()) -> Iterator[None]:
+    """Where an input cannot be read, say which recipes read such files. A setting may name it: `read=…`."""
     from curator.recipe.inputs import reads_a_path
 
     try:
         yield
     except InputError as error:
-        if not inputs and not os.path.isfile(recipe) and reads_a_path(recipe):
+        named = inputs or os.path.isfile(recipe) or any(one.startswith("read") for one in given)
+        if not named and reads_a_path(recipe):
             error.add_note(f"name what it is to read: {recipe} INPUT…")
         if said := what_reads(recipe, inputs):
             error.add_note(said)

@@ -118,9 +118,10 @@ def run(recipe: str, inputs: tuple[str, ...], settings: tuple[str, ...], out: st
 
     pipeline = load_recipe(recipe, settings, out, inputs)
     if not quiet and pipeline.settings.out is not None:
-        for folder in elsewhere(pipeline):
-            click.echo(f"writes to {folder}, not below {pipeline.settings.out}: so the recipe says", err=True)
-    with told_what_reads(recipe, inputs), served(_shown_folder(pipeline, shard), dashboard) as board:
+        for place in elsewhere(pipeline):
+            click.echo(f"writes to {place}, not below {pipeline.settings.out}: so the recipe says", err=True)
+    folder = _shown_folder(pipeline, shard)
+    with told_what_reads(recipe, inputs, settings), served(folder, dashboard) as board:
         result = run_and_show(pipeline, quiet=quiet, stages=stages, watch=board.feed if board else None,
                               workers=workers, ray=True if ray == RAY_HERE else ray, mode=mode, engine=engine,
                               prune=(lambda lost: click.echo(lost, err=True)) if prune else False,
@@ -163,7 +164,7 @@ def plan(recipe: str, inputs: tuple[str, ...], settings: tuple[str, ...], out: s
         from curator.trial.nodes import parse_nodes
 
         there = parse_nodes(nodes) if nodes else None
-        with told_what_reads(recipe, inputs):
+        with told_what_reads(recipe, inputs, settings):
             found = forecast(load_recipe(recipe, settings, out, inputs), probe, there)
         click.echo(in_words(found, price_cpu_hour, price_gpu_hour))
         return
@@ -174,7 +175,7 @@ def plan(recipe: str, inputs: tuple[str, ...], settings: tuple[str, ...], out: s
     from curator.run.folder.shards import planned
     from curator.trial.explain import explain
 
-    with told_what_reads(recipe, inputs):
+    with told_what_reads(recipe, inputs, settings):
         told = explain(planned(load_recipe(recipe, settings, out, inputs), mode))
     for line in wrapped(told.splitlines()):
         click.echo(line)
@@ -196,7 +197,7 @@ def preview(recipe: str, settings: tuple[str, ...], out: str | None, inputs: tup
     if inputs and inputs[-1].isdecimal():
         n = click.IntRange(min=1).convert(int(inputs[-1]), None, None)
         inputs = inputs[:-1]
-    with told_what_reads(recipe, inputs):
+    with told_what_reads(recipe, inputs, settings):
         stages = preview_pipeline(load_recipe(recipe, settings, out, inputs), n)
     show_preview(stages, records_max=n)
     for stage in stages:

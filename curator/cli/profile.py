@@ -41,7 +41,7 @@ def profile(recipe: str, inputs: tuple[str, ...], settings: tuple[str, ...], out
     pipeline = load_recipe(recipe, settings, out, inputs)
     find(pipeline, stage)
     calls = RecordedCalls(record, dump(pipeline), stage) if record else nullcontext()
-    with told_what_reads(recipe, inputs), calls as kept:
+    with told_what_reads(recipe, inputs, settings), calls as kept:
         found = watch(pipeline, stage, probe, kept)
     for line in _lines(found):
         click.echo(line)

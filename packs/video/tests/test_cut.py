@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 from fractions import Fraction
 from pathlib import Path
@@ -242,6 +243,14 @@ def test_the_stage_keeps_the_rules(films):
 def test_nonsense_is_refused(options):
     with pytest.raises((ValueError, CuratorError), match=next(iter(options))):
         run_stage(Cut(**options), spans(b"", (0, 1)))
+
+
+@pytest.mark.parametrize("codec", ["h264", "h265", "vp9", "av1"])
+def test_encoders_write_nothing_between_the_lines_of_a_run(films, codec, capfd):
+    encoders._refused.cache_clear()
+    clips(films["mp4"], (0.0, 0.4), codec=codec, method="exact", preset="ultrafast")
+    gc.collect()  # x265 speaks when it is let go
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize(("codec", "name"), [("h265", "hevc"), ("vp9", "vp9"), ("av1", "av1")])

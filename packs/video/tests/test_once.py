@@ -132,7 +132,8 @@ def test_the_stage_keeps_the_rules():
 
 
 @pytest.mark.parametrize("options", [{"spans": {"by": "spans"}}, {"decode": {"pick": "uniform"}}, {"shots": {"flash": -1}},
-                                     {"decode": {"rate": 2}}])
+                                     {"decode": {"rate": 2}}, {"spans": {"min": "2s"}}, {"shots": {"treshold": 0.5}}])
 def test_nonsense_is_refused(options):
-    with pytest.raises(ValueError, match=rf"^{next(iter(options))}: .*{next(iter(next(iter(options.values()))))}"):
+    with pytest.raises(ValueError, match=rf"^{next(iter(options))}: .*{next(iter(next(iter(options.values()))))}") as said:
         Clips(**options)
+    assert not {"Shots.__init__()", "Decode.__init__()", "instances"} & set(str(said.value).split())  # words for users

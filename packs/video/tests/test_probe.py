@@ -11,7 +11,7 @@ import pytest
 from curator_video.read.files import VideoFiles
 from curator_video.read.probe import COLUMNS, Probe
 
-from curator.api.errors import ContractError
+from curator.api.errors import ContractError, InputError
 from curator.testing import check_source, check_stage, run_stage
 from packs.video.tests.films import film, films, numbered, pan, sine, sound_only, texture
 
@@ -195,6 +195,12 @@ def test_films_are_listed_and_not_read(folder):
     assert [row["extension"] for row in listed(VideoFiles(path=str(folder), suffixes=["txt"]))] == ["txt"]
     assert [row["extension"] for row in listed(VideoFiles(path=str(folder / "*.txt")))] == ["txt"]
     check_source(VideoFiles(path=str(folder), unit_bytes=1))
+
+
+@pytest.mark.parametrize("name", ["films.jsonl", "films.CSV", "films-*.parquet", "films.tar"])
+def test_a_table_or_shard_named_as_a_film_is_told_with_what_reads_it(name):
+    with pytest.raises(InputError, match=r"is no film.*video\.manifest.*webdataset"):
+        VideoFiles(path=["a.mp4", name]).units()
 
 
 def test_films_are_probed_by_their_path(folder):

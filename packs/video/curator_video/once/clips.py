@@ -10,7 +10,7 @@ same code; only when something is certain is known here alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from curator.api.counts import Counts
 from curator.api.findings import Finding, Shown, Summed
+from curator.api.names import unknown
 from curator.api.stage import Context, Contract, Outputs, Stage, setting
 from curator.api.tasks import Batch, VideoBatch
 from curator_video.once.line import Line
@@ -118,6 +119,12 @@ class Clips(Stage):
 
 
 def _made(kind: Any, name: str, given: Mapping[str, Any]) -> Any:
+    known = {one.name: str(one.type) for one in fields(kind)}
+    for key, value in given.items():
+        if key not in known:
+            raise ValueError(f"{name}: {unknown('parameter', key, known)}")
+        if isinstance(value, str) and known[key].startswith(("float", "int")):
+            raise ValueError(f"{name}: {key} must be a number, got {value!r}")
     try:
         return kind(**given)
     except (TypeError, ValueError) as error:

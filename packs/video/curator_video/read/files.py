@@ -9,6 +9,7 @@ import pyarrow as pa
 import xxhash
 
 from curator.api.batch import Batch
+from curator.api.errors import InputError
 from curator.api.stage import Contract, Unit, setting
 from curator.io.media.types import extension_of
 from curator.io.source import PathSource
@@ -16,6 +17,7 @@ from curator.io.units import plan_units
 
 SUFFIXES = [".mp4", ".mov", ".m4v", ".mkv", ".webm", ".avi", ".ts", ".mts", ".m2ts", ".mpg", ".mpeg", ".vob", ".wmv", ".asf", ".flv",
             ".3gp", ".3g2", ".ogv", ".mxf", ".gif"]
+_LISTS = (".jsonl", ".ndjson", ".csv", ".parquet", ".tar")  # list films or hold them
 COLUMNS = {"id": pa.string(), "source": pa.string(), "path": pa.string(), "extension": pa.string(), "size_bytes": pa.int64()}
 
 
@@ -50,6 +52,10 @@ class VideoFiles(PathSource):
 
     def units(self) -> list[Unit]:
         endings = tuple("." + one.lower().lstrip(".") for one in self.suffixes or SUFFIXES)
+        for path in [self.path] if isinstance(self.path, str) else self.path:
+            if path.lower().endswith(_LISTS) and not path.lower().endswith(endings):
+                raise InputError(f"{path} is no film. If it lists films: --set read='{{video.manifest: {{path: {path}}}}}'; "
+                                 f"if it is a shard of them: --set read='{{webdataset: {{path: {path}}}}}'")
         return plan_units(self.found(endings), self.unit_bytes)
 
     def read(self, unit: Unit) -> Iterator[Batch]:
