@@ -16,7 +16,7 @@ from packs.video.tests.scenes import FPS, cases, drawn, pan, thumbs_of
 from tests.marks import soaked_after
 
 MISSED = {"wipe12"}  # no rule for it
-NAMES = [name for name in cases() if name not in MISSED | {"occluder"}]
+NAMES = [name for name in cases() if name not in MISSED]
 
 
 def found_in(luma, chroma=None, times=None, **options):
@@ -44,6 +44,13 @@ def test_known_films(seed):
         soft = [(start, end - 1) for start, end in told if end - start >= 2]
         assert len(soft) == len(gradual), (name, soft)
         assert np.abs(np.array(soft) - gradual).max(initial=0) <= 2, (name, soft)
+
+
+@pytest.mark.parametrize("speed", [3, 12, 20])  # pixels a picture
+def test_a_shot_of_half_a_second_in_another_is_one(speed):
+    around = pan(1, 60, 2)
+    found = found_in(*thumbs_of(np.clip(np.concatenate([around[:30], pan(2, 10, speed), around[30:]]), 0, 255).astype(np.uint8)))
+    assert [(round(one.start * FPS), one.kind) for one in joined(found.boundaries, 0.4)] == [(30, "cut"), (40, "cut")]
 
 
 def test_it_knows_the_same_whatever_the_block_and_only_needs_a_window():

@@ -25,6 +25,7 @@ _SAME = 0.25  # distance of pictures that show the same
 _NEARLY = 0.2  # of the deviation around: the turning point of a fade that does not become blank
 _ELEVEN = np.ones((1, 11), np.uint8)  # pictures: one in the middle of a dissolve varies least of those around it
 _FLASH = 20.0  # levels of mean luma
+_PASS_S, _MOVES = 0.5, 0.05  # what passes before the camera within so long, while each picture is so far from the last
 _CUT, _OVER, _ABOVE = 0.4, 3.0, 0.1  # a cut: distance > _CUT and > _OVER x usual + _ABOVE
 _LEVELS, _TIMES, _LEAST = 12.0, 4.0, 0.15  # or: levels > _LEVELS and > _TIMES x usual, and distance > _LEAST
 
@@ -146,7 +147,7 @@ class Detector:
     def _judge(self, end: float | None = None) -> None:
         """Say what there is about pictures whose surroundings are known; then forget those that nothing needs. `end`: of the film, if no
         more come."""
-        count, reach = len(self._time), max(self._window_s, self._flash_s)
+        count, reach = len(self._time), max(self._window_s, self._flash_s, _PASS_S)
         stop = count
         if end is None:
             stop = min(int(np.searchsorted(self._time, self._time[-1] - reach)), count - _AROUND - 1)
@@ -208,7 +209,7 @@ class Detector:
                 score = max(score, min(far, RULES * far / (_OVER * self._usual(self._far, at) + _ABOVE)))
             score = min(score, 1.0)
             if score > self._floor:
-                if not self._flashes(at, score):
+                if not (self._flashes(at, score) or self._passes(at)):
                     self.found.boundaries.append(Boundary(time, time, "cut", score))
                 return
         jump = float(self._mean[at] - self._mean[at - 1])
@@ -227,6 +228,24 @@ class Detector:
             self._quiet = float(self._time[backs[same[0]]])
             self._flash(at, score > RULES or bool(jump))
         return len(same) > 0
+
+    def _passes(self, at: int) -> bool:
+        """Whether something passes before the camera: for a while no picture is as the last, and then all is as it was before.
+
+        What comes and goes by greater steps than are between is a shot.
+        """
+        calm = np.flatnonzero(self._far <= _MOVES)
+        behind = int(np.searchsorted(calm, at))
+        if not 0 < behind < len(calm):
+            return False
+        before, after = int(calm[behind - 1]), int(calm[behind]) - 1
+        steps = self._far[before + 1:after + 1]
+        if len(steps) < 3 or self._time[after] - self._time[before] > _PASS_S or min(steps[0], steps[-1]) > steps[1:-1].max():
+            return False
+        if self._between(before, after) >= _SAME:
+            return False
+        self._quiet = float(self._time[after])
+        return True
 
     def _flash(self, at: int, certain: bool) -> None:
         self.found.flashes += certain and self._counted[0] <= self._time[at] < self._counted[1]

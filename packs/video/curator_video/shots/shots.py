@@ -57,7 +57,7 @@ class Shots(Stage):
 
     Films that cannot be read leave on `failed`; of damaged ones what can be read counts.
 
-    Known: wipes are not found, or as cuts; something large that passes before the camera within half a second may be taken for
+    Known: wipes are not found, or as cuts; something large that passes before the camera within a few pictures may be taken for
     cuts; a cut between two pictures of nearly the same content (distance below 0.15) is not seen. Films are compared at 64 x 36
     pixels, without black bars, by correlation at the best shift, so that neither brightness nor a moving camera counts.
 
@@ -70,7 +70,7 @@ class Shots(Stage):
     storage_options: dict[str, Any] | None = setting(default=None)
 
     batch_size = 1
-    version = 7
+    version = 8
 
     def __post_init__(self) -> None:
         if not FLOOR <= self.threshold < 1:
