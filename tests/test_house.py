@@ -210,11 +210,11 @@ LINES = {
     "testing": 1292,
     "runtime": 1347,
     "run/raydata": 940,
-    "run": 3803,
+    "run": 3795,
     "explore": 1478,
     "results": 2242,
     "outside": 1104,
-    "trial": 1469,
+    "trial": 1462,
     "scaffold": 199,
     "cli": 1474,
     ".": 324,
@@ -233,8 +233,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 14649
-    assert sum(LINES.values()) <= 43253
+    assert sum(LINES[room] for room in SLIM_CORE) <= 14641
+    assert sum(LINES.values()) <= 43238
 
 
 def test_nothing_names_a_machine():

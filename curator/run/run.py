@@ -28,16 +28,8 @@ from curator.observe.report.page import render_report
 from curator.pipeline.graph import Graph
 from curator.pipeline.plan import SPOOLS, Mode, Phase, Plan
 from curator.recipe import dump
+from curator.run.folder import guard
 from curator.run.folder.edits import later_units, spooled
-from curator.run.folder.guard import (
-    check,
-    check_edit,
-    check_free,
-    check_installed,
-    list_units,
-    paths_of,
-    remarks,
-)
 from curator.run.folder.ledger import Ledger, ledgers_of
 from curator.run.folder.lock import take
 from curator.run.folder.owner import remove_half_written
@@ -126,8 +118,8 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
     make_loop = _loop_of(engine, plan, workers, replay)
     if replay is not None:
         plan = planned(pipeline, mode, out, None, replay.stages(plan.out))
-    units = list_units(plan)
-    check_free(plan)
+    units = guard.list_units(plan)
+    guard.check_free(plan)
     if part is not None:
         plan = part.plan(whole)
     with contextlib.ExitStack() as stack:
@@ -141,7 +133,7 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
         endpoint = None if metrics_port is None else stack.enter_context(contextlib.closing(
             Endpoint(metrics_port)))
         ledgers = ledgers_of(plan, lock)
-        plan = check(plan, ledgers, units, prune)
+        plan = guard.check(plan, ledgers, units, prune)
         if lock.after_kill:
             remove_half_written(plan.out)
         if replay is not None:
@@ -152,13 +144,13 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
         # A filesystem in memory belongs to one process: no other worker would see it.
         inline = workers == 0 or _in_memory(plan)
         address = None if inline else _ray_address(ray, engine)
-        plan = check_installed(plan, ledgers, units, address in (None, "local"), replay is not None)
-        check_edit(plan, ledgers, units, replace)
+        plan = guard.check_installed(plan, ledgers, units, address in (None, "local"), replay is not None)
+        guard.check_edit(plan, ledgers, units, replace)
         folder = plan.out.sub("_run")
         folder.make()  # that it cannot be written is found before the work, not after it
         if part is None:
             keep(plan)
-        for said in dict.fromkeys((*remarks(whole), *plan.notes)):
+        for said in dict.fromkeys((*guard.remarks(whole), *plan.notes)):
             LOG.warning("%s", said)
         machine = this_machine(workers or None)
         manifest = manifest_of(plan, machine)
@@ -191,7 +183,7 @@ def _ray_address(asked: str | bool | None, engine: Engine) -> str | None:
 
 def _in_memory(plan: Plan) -> bool:
     """Whether something lies in a filesystem in memory, which no other process would see."""
-    return any(p.startswith("memory://") for step in plan.steps for p in paths_of(step.stage))
+    return any(p.startswith("memory://") for step in plan.steps for p in guard.paths_of(step.stage))
 
 
 def _loop_of(engine: Engine, plan: Plan, workers: int | None, replay: Replay | None) -> Callable[..., Loop]:
@@ -246,7 +238,7 @@ class _Run:
         if observer.deaths:
             more = f" and {observer.dead - 1} more" if observer.dead > 1 else ""
             _note(stats, f"Workers were lost: {observer.deaths[0]}{more}.")
-        for said in remarks(self.plan):
+        for said in guard.remarks(self.plan):
             _note(stats, said)
         self._write_card(stats)
         self._save(stats)

@@ -9,15 +9,8 @@ from curator.io.files.listing import RUN
 from curator.machine.detect import this_machine
 from curator.pipeline.checkpoint import CHECKPOINTS
 from curator.pipeline.plan import CHECKPOINT_PREFIX, SPOOLS, Operator, Phase, Plan, Step, Target
+from curator.run.folder import guard
 from curator.run.folder.edits import find_edit
-from curator.run.folder.guard import (
-    describe_lost,
-    describe_missing,
-    find_missing,
-    lacking,
-    list_units,
-    remarks,
-)
 from curator.run.folder.ledger import ledgers_of
 from curator.run.folder.lock import holder
 from curator.run.folder.owner import OWNER
@@ -33,7 +26,7 @@ def explain(plan: Plan) -> str:
     Raises:
         InputError: they are not there, or the run would read what it writes.
     """
-    units = list_units(plan)
+    units = guard.list_units(plan)
     operators, phases = sum(len(p.operators) for p in plan.phases), len(plan.phases)
     lines = [f"{plan.pipeline.name}: {plural(operators, 'operator')}, "
              f"each one a pool of workers that run its stages without a hop between them"]
@@ -55,7 +48,7 @@ def explain(plan: Plan) -> str:
     if aside:
         lines += ["", f"rows on {', '.join(aside)} are kept, with the reason, under "
                       f"{plan.out.path_of('<port>/<stage>/')}"]
-    for more in (remarks(plan), lacking(plan.phases), _limits(plan), _before(plan, units)):
+    for more in (guard.remarks(plan), guard.lacking(plan.phases), _limits(plan), _before(plan, units)):
         lines += ["", *more] if more else []
     return "\n".join(lines)
 
@@ -70,9 +63,9 @@ def _before(plan: Plan, units: list[tuple[int, Unit]]) -> list[str]:
     if not any(ledger.records for ledger in ledgers):
         return []
     lines = list(find_edit(plan, ledgers, units).lines(plan.out.uri))
-    if lost := describe_lost(plan, ledgers[0], units):
+    if lost := guard.describe_lost(plan, ledgers[0], units):
         lines.append(f"{lost}; --prune removes them")
-    if missing := describe_missing(plan, find_missing(plan, ledgers, units)):
+    if missing := guard.describe_missing(plan, guard.find_missing(plan, ledgers, units)):
         lines.append(f"{missing}; --prune makes them again")
     kept = [file for ledger in ledgers for name, file in ledger.written()
             if name.startswith(CHECKPOINT_PREFIX)]
