@@ -35,7 +35,9 @@ def sheet(pictures: Sequence[np.ndarray], times: Sequence[float], columns: int, 
     paper = np.full((rows * (height + GAP) - GAP, columns * (width + GAP) - GAP, 3), PAPER, np.uint8)
     for k, (picture, time) in enumerate(zip(pictures, times, strict=True)):
         top, left = k // columns * (height + GAP), k % columns * (width + GAP)
-        paper[top:top + height, left:left + width] = _named(picture, clock(time))
+        place = paper[top:top + height, left:left + width]
+        place[:] = picture
+        _name(place, clock(time))
     done, data = cv2.imencode(".jpg", cv2.cvtColor(paper, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, quality])
     assert done
     return data.tobytes()
@@ -68,13 +70,11 @@ def clock(seconds: float) -> str:
     return (f"{hours}:{minutes:02d}" if hours else f"{minutes}") + f":{rest // 10:02d}.{rest % 10}"
 
 
-def _named(picture: np.ndarray, words: str) -> np.ndarray:
-    """With white letters of black edges in the lower left corner."""
-    written = np.ascontiguousarray(picture).copy()
-    at = (3, picture.shape[0] - 4)
-    for colour, thickness in (((0, 0, 0), 2), ((255, 255, 255), 1)):
-        cv2.putText(written, words, at, cv2.FONT_HERSHEY_SIMPLEX, LETTERS, colour, thickness, cv2.LINE_AA)
-    return written
+def _name(picture: np.ndarray, words: str) -> None:
+    """Write white letters on a dark ground into its lower left corner: black edges around them take eight times as long."""
+    (width, height), below = cv2.getTextSize(words, cv2.FONT_HERSHEY_SIMPLEX, LETTERS, 1)
+    picture[-height - below - 2:, :width + 6] >>= 2
+    cv2.putText(picture, words, (3, len(picture) - 4), cv2.FONT_HERSHEY_SIMPLEX, LETTERS, (255, 255, 255), 1, cv2.LINE_AA)
 
 
 def _smaller(picture: np.ndarray, size: int) -> np.ndarray:
