@@ -40,6 +40,22 @@ def test_a_plain_film():
     assert (row["n_video"], row["attached_pic"], row["subtitle_tracks"], row["languages"]) == (1, False, 0, [])
 
 
+@pytest.mark.parametrize(("begins", "seconds"), [(0.0, 9.0), (0.0, 1.0), (3.0, 6.0)])
+def test_sound_in_mp4_is_as_long_as_where_all_of_its_packets_are_read(begins, seconds):
+    given = {"options": X264, "sound": sine(440, seconds), "sound_from": begins}
+    listed, read = (probed(film(numbered(200), 25, container=container, **given)) for container in ("mp4", "mpegts"))
+    assert listed["audio_offset"] == pytest.approx(begins, abs=0.07)
+    # with what the encoder put before the sound, 64 ms, and what it filled up
+    assert (listed["audio_offset"], listed["audio_duration"]) == pytest.approx((read["audio_offset"], read["audio_duration"]), abs=0.13)
+
+
+def test_sound_of_half_an_mp4_is_as_long_as_there_is():
+    data = film(numbered(200), 25, sound=sine(440, 8.0), options=X264, container_options={"movflags": "faststart"})
+    row = probed(data[:len(data) * 6 // 10])
+    assert row["probe_note"] == "truncated"
+    assert (row["audio_duration"], row["duration"]) == pytest.approx((0.6 * 8, 0.6 * 8), abs=1.0)
+
+
 def test_rates_and_lengths():
     ntsc = probed(film(numbered(60), Fraction(30000, 1001), options=X264))
     assert ntsc["duration"] == pytest.approx(2.002)

@@ -121,8 +121,10 @@ def _read(film: Film, number: int, wanted: int | None) -> Iterator[Any]:
             film.container.seek(wanted, stream=film.container.streams[number])
     except (FFmpegError, OSError):
         film.rewind(number)
+    stream = film.container.streams[number]
+    film.only([stream])
     try:
-        for packet in film.container.demux(film.container.streams[number]):
+        for packet in film.container.demux(stream):
             if packet.size:
                 yield packet
     except (FFmpegError, OSError, IndexError):

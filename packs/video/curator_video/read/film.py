@@ -6,6 +6,7 @@ what is damaged is passed over and counted.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import math
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from typing import Any, BinaryIO, Self
 import av
 import numpy as np
 from av.error import FFmpegError
-from av.stream import Disposition
+from av.stream import Discard, Disposition
 from av.video.reformatter import VideoReformatter
 
 from curator.api.errors import InputError
@@ -37,6 +38,7 @@ _BUFFER = 1 << 16  # bytes of one read
 _NEAR_S = 3.0  # so far ahead decoding on is cheaper than a jump to the keyframe before
 _BACK_S = (0, 1, 2, 4, 8, 16, 32)  # how much earlier a jump is tried again that came out too late: open GOP, mpegts
 _EARLY_S = 60.0  # before the beginning of a stream, by its header: what lies there is not shown
+_END_S = 2.0  # of a stream of sound, in which it has a packet
 _JUMP_S = 10.0  # a gap as long as this is looked at twice: the time of one picture may be damaged
 _PATIENCE = 50  # demuxing errors in a row, after which there is nothing more to come
 _LARGER = 1.5  # than what is wanted of it, so that no deblocking is seen: of 640 pixels made 384, at crf 35, 44 dB and more
@@ -146,12 +148,40 @@ class Film:
         return tuple(max(2, 2 * round(scale * one / 2)) for one in (self.width, self.height))
 
     def packets(self, audio: int | None = None) -> Iterator[Any]:
-        """All packets of the pictures from the beginning, and those of the audio stream of this index, not decoded."""
-        self.rewind(self.stream.index if audio is None else None)
-        streams = [self.stream] if audio is None else [self.stream, self.container.streams[audio]]
-        for packet in self.demuxed(streams):
-            if packet.size or packet.dts is not None:
-                yield packet
+        """All packets of the pictures from the beginning, not decoded, and those of the audio stream of this index; of that only the
+        first and those of the end, where the file has a list of them."""
+        apart = audio is None or self.format == "mov"
+        self.rewind(self.stream.index if apart else None)
+        streams = [self.stream] if apart else [self.stream, self.container.streams[audio]]
+        yield from self._full(streams)
+        if apart and audio is not None:
+            yield from self._ends(audio)
+
+    def _ends(self, number: int) -> Iterator[Any]:
+        """Of a stream of a file that lists its packets: those until one is heard, and those of the end; all, where none of these can
+        be read."""
+        stream = self.rewind(number).streams[number]
+        for packet in self._full([stream]):
+            yield packet
+            if packet.pts is not None and not packet.is_discard:
+                break
+        with contextlib.suppress(FFmpegError, OSError):  # then it is read on
+            self.container.seek((stream.start_time or 0) + (stream.duration or 0) - math.ceil(_END_S / stream.time_base), stream=stream)
+        packet = None
+        for packet in self._full([stream]):
+            yield packet
+        if packet is None:
+            yield from self._full([self.rewind(number).streams[number]])
+
+    def _full(self, streams: list[Any]) -> Iterator[Any]:
+        return (packet for packet in self.demuxed(streams) if packet.size or packet.dts is not None)
+
+    def only(self, streams: list[Any]) -> None:
+        """Let the container pass over the packets of other streams, which otherwise are read for nothing, where a file has a list of
+        its packets; in others a jump would end elsewhere."""
+        wanted = {stream.index for stream in streams}
+        for stream in self.container.streams if self.format == "mov" else ():
+            stream.discard = Discard.default if stream.index in wanted else Discard.all
 
     def rewind(self, number: int | None = None, *, reopen: bool = True) -> Any:
         """The container, at its beginning, to read packets from. Who asks for pictures next begins anew.
@@ -355,6 +385,7 @@ class Film:
     def demuxed(self, streams: list[Any]) -> Iterator[Any]:
         """Packets, and at the end one without content for each stream, which flushes its decoder."""
         failures = 0
+        self.only(streams)
         packets = self.container.demux(*streams)
         while True:
             try:
