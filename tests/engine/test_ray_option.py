@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -74,8 +75,10 @@ def test_without_ray_the_error_is_the_command_that_installs_it(curator, recipe, 
 
 
 def test_without_an_address_a_cluster_of_its_own_is_started_and_ended(warm_start, tmp_path):
-    told = ended(warm_start, "run", "--ray", recipe_in(tmp_path), RAY_AUTH_MODE="disabled")
+    own = tempfile.mkdtemp(dir="/tmp")  # short, as paths of sockets must be, and no other test's
+    told = ended(warm_start, "run", "--ray", recipe_in(tmp_path), RAY_AUTH_MODE="disabled", TMPDIR=own)
     assert told.returncode == 0, told.stderr
     assert "20" in told.stdout
     assert "Ray" not in told.stderr
-    assert not list(Path(tempfile.gettempdir()).glob("curator_ray_*"))
+    assert not list(Path(own).glob("curator_ray_*"))
+    shutil.rmtree(own)
