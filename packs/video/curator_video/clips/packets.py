@@ -95,19 +95,19 @@ def _dated(packets: list[Any], step: int) -> None:
 
 
 def sound_of(film: Film, number: int, start_s: float, end_s: float) -> list[Any]:
-    """Packets of the stream `number`, of sound, from start_s to end_s and some before, in order."""
+    """Packets of the stream `number`, of sound, from start_s to end_s and some before, in order; those that go back are left out."""
     base = film.container.streams[number].time_base
     start, end = ((film.first_s + seconds) / base for seconds in (start_s, end_s))
     early = start - (_PRIMING_S + 0.5) / base
     heard = start - _PRIMING_S / float(base)
-    made = []
+    made: list[Any] = []
     for packet in _read(film, number, math.floor(early) if early > 0 else None):
         pts = packet.pts
         if pts is None:
             continue
         if pts >= end:
             break
-        if pts + (packet.duration or 0) > heard:
+        if pts + (packet.duration or 0) > heard and (not made or pts > made[-1].pts):
             made.append(packet)
     return made
 
