@@ -227,6 +227,12 @@ def test_films_are_probed_by_their_path(folder):
     assert [error.partition(":")[0] for error in errors] == ["empty"]
 
 
+def test_what_a_header_does_not_tell_is_no_alarm():
+    stage = Probe(scan=False)
+    row, = run_stage(stage, films(film(numbered(10), sound=sine(440, 0.4))))["out"].rows.to_pylist()
+    assert {name for name in COLUMNS if row[name] is None} <= set(stage.sparse)
+
+
 @pytest.mark.parametrize("wrong", [{"unit_bytes": 0}, {"suffixes": []}, {"path": ""}])
 def test_wrong_parameters_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):

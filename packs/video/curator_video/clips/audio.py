@@ -66,6 +66,8 @@ class Audio(Stage):
     audio_stream: int = 0
     storage_options: dict[str, Any] | None = setting(default=None)
 
+    sparse = ("start_s", "declared_duration", "audio_offset", "decode_note", "parent")
+
     def __post_init__(self) -> None:
         if self.rate is not None and not 1000 <= self.rate <= 768_000:
             raise ValueError(f"rate is in Hz, from 1000 to 768,000, or None, got {self.rate}")

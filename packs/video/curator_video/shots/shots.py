@@ -70,6 +70,7 @@ class Shots(Stage):
     storage_options: dict[str, Any] | None = setting(default=None)
 
     batch_size = 1
+    sparse = ("flash_count", "blank_ratio", "start_s")
     version = 8
 
     def __post_init__(self) -> None:
