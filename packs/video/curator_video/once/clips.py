@@ -51,7 +51,7 @@ class Clips(Stage):
     `storage_options`: what the filesystem of a `path` wants.
 
     A film of any length takes the memory of the longest clip and of some seconds that are not settled. Decoded once more are
-    clips that are longer than `max` of `spans` and so divided, some behind a fade or a dissolve in films of 320 x 240 and
+    clips that are longer than `max` of `spans` and so divided, some behind a fade or a dissolve in films of 320 x 180 and
     more, and those that are deinterlaced.
     """
 

@@ -16,7 +16,7 @@ from curator_video.read.sampling import EPSILON_S, Choice, Seen, chosen
 HOLD_BYTES = 64 << 20  # of decoded pictures that wait until it is known which clip they are in
 # Above it go those that no likely clip wants: what a decoder fills anew each time is to stay in a processor's cache. Of films of 360 rows
 # that takes an eighth less time than holding all; only clips behind fades and dissolves, whose starts come late, are decoded again.
-KEEP_BYTES = 8 << 20
+KEEP_BYTES = 4 << 20
 MOST_THUMBS = 60_000  # 140 MB: ten minutes at 100 pictures a second
 
 

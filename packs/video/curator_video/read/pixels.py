@@ -146,8 +146,7 @@ def _views(frame: Any, count: int, kind: np.dtype) -> list[np.ndarray]:
     planes = frame.planes[:count]
     if len(planes) < count or planes[0].line_size <= 0:
         return []
-    return [np.frombuffer(one, kind, one.height * one.line_size // kind.itemsize).reshape(one.height, -1)[:, :one.width]
-            for one in planes]
+    return [np.frombuffer(one, kind).reshape(one.height, -1)[:, :one.width] for one in planes]
 
 
 def _shrunk(plane: np.ndarray, size: tuple[int, int], shift: int) -> np.ndarray:
