@@ -78,7 +78,7 @@ class Cut(Stage):
     storage_options: dict[str, Any] | None = setting(default=None)
 
     batch_size = 32
-    sparse = ("hidden_s",)
+    sparse = ("start_s", "clip_start", "hidden_s")
     version = 2
 
     def __post_init__(self) -> None:

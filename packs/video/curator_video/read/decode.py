@@ -113,7 +113,7 @@ class Decode(Stage):
     deinterlace: Literal["auto", "yes", "no"] = "auto"
     storage_options: dict[str, Any] | None = setting(default=None)
 
-    sparse = ("corrupt_frames", "decode_note", "comb_ratio", "hdr")
+    sparse = ("start_s", "corrupt_frames", "decode_note", "comb_ratio", "hdr")
     version = 5
 
     def __post_init__(self) -> None:
