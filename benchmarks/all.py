@@ -81,6 +81,7 @@ RUNS = (
     Run("text_models", part="fasttext", never=NO_MODEL),
     Run("text_models", part="ngrams", never=NO_MODEL),
     Run("dedup", quick="--only signatures --tools ours --docs 2000"),
+    Run("dedup_lists", quick="--hashes 100000 --titled 500"),
     Run("image", quick="--only hash --tools ours --images 400 --sizes 500x375", photos="--photos {photos}"),
     Run("audio", quick="--only measure --hours 0.1", recordings="--recordings {recordings}"),
     Run("audio_truth", "{recordings}", "{recordings} --only loudness", wants="espeakng_loader jiwer pyloudnorm"),

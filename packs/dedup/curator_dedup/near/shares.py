@@ -29,7 +29,7 @@ class SharedHashes(Hamming):
     `share`: the least similarity of a pair. `within`: at least `distance`. `column`, `distance`, `hashes`: as
     for `Hamming`.
 
-    Keys are as those of `Hamming`, but of 20 bits and more, so many that 90 % of the hashes meet that are
+    Keys are as those of `Hamming`, but of 24 bits and more, so many that 90 % of the hashes meet that are
     `distance` bits apart: records of which two agree so closely meet with 99 %.
 
     A sketch is the hashes in order, each once, the first one again where there are fewer than `hashes`.
@@ -40,9 +40,10 @@ class SharedHashes(Hamming):
 
     share: float = 0.5
     within: int = 0
+    version: int = 2  # of the keys: those that an index or an unfinished run has of another one are of no use
 
-    block_bits: ClassVar[int] = 20  # long lists of many records share shorter ones by chance
-    sample_bits: ClassVar[int] = 20
+    block_bits: ClassVar[int] = 24  # long lists of many records share shorter ones by chance
+    sample_bits: ClassVar[int] = 24
     recall: ClassVar[float] = 0.9
     keys_most: ClassVar[int] = 2048
 

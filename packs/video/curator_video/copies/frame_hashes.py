@@ -1,54 +1,59 @@
-"""Hashes of the frames of a clip, and which of them are kept."""
+"""Hashes of the pictures of a clip, and which of them are kept."""
 
 from __future__ import annotations
 
-import cv2
 import numpy as np
 
 from curator_video.measures.bars import find_bars
-from curator_video.measures.views import spaced
+from curator_video.measures.views import BLACK_THUMB
 
-SIDE, COUNT = 32, 8       # pixels a side that are transformed, frequencies a side that are compared
-BLACK = 24                # levels of 255 that a bar has at most
+COUNT = 8                # frequencies a side that are compared
+MIDDLE = 0.7             # of each side of the picture that is hashed: logos, marks and subtitles lie outside
 LEAST_FREQUENCY = 3.0    # levels by which two thirds of the frequencies must differ from their median: less is noise
-
-_PLACES = 2 * np.arange(SIDE) + 1
-_COSINES = (np.sqrt(2 / SIDE) * np.cos(np.pi / (2 * SIDE) * np.arange(COUNT)[:, None] * _PLACES)).astype(np.float32)
+AT_ONCE = 512            # pictures that are transformed at a time
 
 
-def clip_hashes(frames: np.ndarray, times: np.ndarray, every_s: float, collapse: int, most: int) -> list[tuple[float, bytes]]:
-    """Time and hash of the frames that tell a clip: at most `most`, in order.
+def clip_hashes(thumbs: np.ndarray, times: np.ndarray, collapse: int, most: int) -> list[tuple[float, bytes]]:
+    """Time and hash of the pictures that tell a clip: at most `most`, in order.
 
-    `frames`: RGB, uint8 [n, height, width, 3]; `times`: their seconds.
+    `thumbs`: luma of every picture, uint8 [n, height, width]; `times`: their seconds.
     """
-    if not frames.size:
+    box = find_bars(thumbs, BLACK_THUMB) if thumbs.size else None
+    if box is None:
         return []
-    chosen = spaced(times, every_s)
-    grey = np.stack([cv2.cvtColor(frames[k], cv2.COLOR_RGB2GRAY) for k in chosen])
-    found = find_bars(grey, BLACK)
-    if found is None:
-        return []
-    top, bottom, left, right = found
-    kept: list[tuple[float, bytes]] = []
-    for time, picture in zip(times[chosen], grey[:, top:bottom, left:right], strict=True):
-        one = phash(picture)
-        if one is not None and (not kept or bits_apart(kept[-1][1], one) > collapse):
-            kept.append((float(time), one))
-    if len(kept) <= most:
-        return kept
-    return [kept[k] for k in np.round((np.arange(most) + 0.5) * len(kept) / most - 0.5).astype(int)]
+    hashes, clear = picture_hashes(thumbs, box)
+    kept: list[tuple[float, int]] = []
+    for time, one in zip(times[clear].tolist(), hashes[clear].tolist(), strict=True):
+        if not kept or (kept[-1][1] ^ one).bit_count() > collapse:
+            kept.append((time, one))
+    if len(kept) > most:
+        kept = [kept[k] for k in np.round((np.arange(most) + 0.5) * len(kept) / most - 0.5).astype(int)]
+    return [(time, one.to_bytes(8)) for time, one in kept]
 
 
-def phash(grey: np.ndarray) -> bytes | None:
-    """8 bytes: which of the lowest frequencies of the picture at 32 x 32 pixels are above their median; None where that is noise."""
-    small = cv2.resize(grey, (SIDE, SIDE), interpolation=cv2.INTER_AREA).astype(np.float32)
-    values = (_COSINES @ small @ _COSINES.T).ravel()
-    median = np.partition(values, len(values) // 2 - 1)[len(values) // 2 - 1]  # what is above the lower of two is above their mean
-    if np.partition(np.abs(values - median), len(values) // 3)[len(values) // 3] < LEAST_FREQUENCY:
-        return None
-    return np.packbits(values > median).tobytes()
+def picture_hashes(pictures: np.ndarray, box: tuple[int, int, int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """uint64 [n]: which of the lowest frequencies of the middle of each picture are above their median; bool [n]: is it more than noise.
+
+    `box`: first and end row, first and end column of what is not bars.
+    """
+    down, across = _waves(pictures.shape[1], *box[:2]), _waves(pictures.shape[2], *box[2:])
+    hashes, clear = np.zeros(len(pictures), np.uint64), np.zeros(len(pictures), bool)
+    for start in range(0, len(pictures), AT_ONCE):
+        some = pictures[start:start + AT_ONCE].astype(np.float32)
+        rows = (some.reshape(-1, some.shape[2]) @ across.T).reshape(*some.shape[:2], COUNT)
+        values = np.matmul(down, rows).reshape(len(some), COUNT * COUNT)
+        half, third = values.shape[1] // 2 - 1, values.shape[1] // 3
+        median = np.partition(values, half, axis=1)[:, half, None]  # what is above the lower of two is above their mean
+        part = slice(start, start + len(some))
+        hashes[part] = np.packbits(values > median, axis=1).view(">u8")[:, 0]
+        clear[part] = np.partition(np.abs(values - median), third, axis=1)[:, third] >= LEAST_FREQUENCY
+    return hashes, clear
 
 
-def bits_apart(a: bytes, b: bytes) -> int:
-    """In how many bits two hashes differ."""
-    return (int.from_bytes(a) ^ int.from_bytes(b)).bit_count()
+def _waves(size: int, first: int, end: int) -> np.ndarray:
+    """Cosines over the middle of first to end, summed over each of `size` pixels, float32 [COUNT, size]: in levels of a DCT of 32 x 32."""
+    margin = (end - first) * (1 - MIDDLE) / 2
+    edges = (np.clip(np.arange(size + 1), first + margin, end - margin) - first - margin) / ((end - first) * MIDDLE)
+    slopes = np.pi * np.arange(1, COUNT)[:, None]
+    sums = np.vstack([edges, np.sqrt(2) * np.sin(slopes * edges) / slopes])
+    return (np.sqrt(32) * np.diff(sums)).astype(np.float32)
