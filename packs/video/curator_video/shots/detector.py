@@ -12,7 +12,7 @@ import numpy as np
 
 from curator_video.shots.boundaries import Boundary
 from curator_video.shots.mixing import MIXED, dissolve
-from curator_video.shots.pictures import Bars, Row, changes, distance
+from curator_video.shots.pictures import Bars, Picture, change, distance
 
 RULES = 0.4  # the score at which each rule holds exactly
 BLANK = 2.0  # deviation of luma of a picture that shows nothing
@@ -50,7 +50,7 @@ class _Run:
     start: float  # the first blank picture
     grown: float  # where the fade to it begins
     hard: bool
-    before: np.ndarray | None  # the last picture that is not part of it
+    before: Picture | None  # the last picture that is not part of it
 
 
 class Detector:
@@ -69,7 +69,7 @@ class Detector:
         self._new: list[tuple[float, np.ndarray, np.ndarray | None]] = []
         self._hold(np.zeros((5, 0)))
         self._thumbs: list[np.ndarray] = []
-        self._chroma: np.ndarray | None = None  # of the last picture
+        self._latest: tuple[float, np.ndarray, np.ndarray | None] | None = None  # of those that were measured
         self._next = 0  # the first picture of the window that nothing was said of
         self._run: _Run | None = None
         self._quiet = -np.inf  # a flash lasts until then
@@ -110,34 +110,36 @@ class Detector:
 
     def _measure(self) -> None:
         """Take the new pictures into the window."""
-        times, thumbs, chroma = zip(*self._new, strict=True)
-        self._new = []
-        first = not self._thumbs
+        new, self._new, first = self._new, [], self._latest is None
+        start, before, colour = self._latest or new[0]
         if first:
-            self.found.start = times[0]
-        pictures = _joined([thumbs[0] if first else self._thumbs[-1], *thumbs])
-        self._bars.add(pictures[1:], int(times[0] // BLOCK_S))
-        small = np.ascontiguousarray(pictures[:, *self._bars.inside()])
-        row = Row(small)
-        far, levels = row.distances(), changes(small)
-        if chroma[0] is not None:
-            colours = _joined([chroma[0] if self._chroma is None else self._chroma, *chroma])
-            levels = 0.5 * (levels + 2 * changes(colours))  # of U and of V
-            self._chroma = chroma[-1]
-        if first:
-            far[0] = levels[0] = np.nan  # the first is compared to nothing
+            self.found.start = start
+        self._latest = new[-1]
+        thumbs = [thumb for _, thumb, _ in new]
         self._thumbs += thumbs
-        self._hold(np.concatenate([self._numbers, [times, row.std[1:], row.mean[1:], far, levels]], axis=1))
-        likely = (far > _CUT) | ((levels > _LEVELS) & (far > _LEAST))
-        self.likely = [times[at] for at in np.flatnonzero(likely)]
+        self._bars.add(np.concatenate(thumbs).reshape(-1, *before.shape), int(new[0][0] // BLOCK_S))
+        inside = self._bars.inside()
+        last, numbers = Picture(before[inside]), []
+        for time, thumb, chroma in new:
+            picture = Picture(thumb[inside])
+            levels = change(last.pixels, picture.pixels)
+            if chroma is not None and colour is not None:
+                levels = 0.5 * (levels + 2 * change(colour, chroma))  # of U and of V
+            numbers.append((time, picture.std, picture.mean, distance(last, picture), levels))
+            last, colour = picture, chroma
+        self.likely = [time for time, _, _, far, levels in numbers if far > _CUT or (levels > _LEVELS and far > _LEAST)]
+        table = np.array(numbers).T
+        if first:
+            table[3:, 0] = np.nan  # it is compared to nothing
+        self._hold(np.concatenate([self._numbers, table], axis=1))
 
     def _hold(self, numbers: np.ndarray) -> None:
         """Five of each picture of the window."""
         self._numbers = numbers
         self._time, self._std, self._mean, self._far, self._levels = numbers
 
-    def _picture(self, at: int) -> np.ndarray:
-        return self._thumbs[at][self._bars.inside()]
+    def _picture(self, at: int) -> Picture:
+        return Picture(self._thumbs[at][self._bars.inside()])
 
     def _between(self, one: int, two: int) -> float:
         return distance(self._picture(one), self._picture(two))
@@ -219,15 +221,15 @@ class Detector:
     def _flashes(self, at: int, score: float, jump: float = 0.0) -> bool:
         """Whether what comes here goes again at once."""
         stop = int(np.searchsorted(self._time, self._time[at] + self._flash_s, side="right"))
-        backs = [back for back in range(at + 1, stop) if not jump or abs(self._mean[back] - self._mean[at - 1]) <= 0.35 * abs(jump)]
-        if not backs:
-            return False
-        far = Row(np.stack([self._picture(one) for one in (at - 1, *backs)])).distances(to_first=True)
-        same = np.flatnonzero(far < _SAME)
-        if len(same):
-            self._quiet = float(self._time[backs[same[0]]])
-            self._flash(at, score > RULES or bool(jump))
-        return len(same) > 0
+        before = self._picture(at - 1)
+        for back in range(at + 1, stop):
+            if jump and abs(self._mean[back] - self._mean[at - 1]) > 0.35 * abs(jump):
+                continue
+            if distance(before, self._picture(back)) < _SAME:
+                self._quiet = float(self._time[back])
+                self._flash(at, score > RULES or bool(jump))
+                return True
+        return False
 
     def _passes(self, at: int) -> bool:
         """Whether something passes before the camera: for a while no picture is as the last, and then all is as it was before.
@@ -270,7 +272,7 @@ class Detector:
         end = float(self._time[edge])
         if hard and run.hard and run.before is not None and self._time[at] - run.start <= self._flash_s + 1e-6:
             after = self._picture(at)
-            far = distance(run.before, after) if run.before.shape == after.shape else 1.0
+            far = distance(run.before, after) if run.before.pixels.shape == after.pixels.shape else 1.0
             if far < _SAME:
                 self._flash(at, True)
             else:
@@ -326,10 +328,6 @@ class Detector:
         far = self._between(one, two)
         if far >= _SAME and min(at - one, two - at) > 2:
             self.found.boundaries.append(Boundary(float(self._time[one + 1]), float(self._time[two]), "fade", min(far, 1.0)))
-
-
-def _joined(pictures: list[np.ndarray]) -> np.ndarray:
-    return np.concatenate(pictures).reshape(len(pictures), *pictures[0].shape)
 
 
 def _risen(std: np.ndarray) -> int:

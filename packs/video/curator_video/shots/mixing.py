@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from curator_video.shots.pictures import distance, shift, wave
+from curator_video.shots.pictures import Picture, distance, shift, wave
 
 MIXED, _APART, _FIT, _SHARE = 0.85, 0.5, 0.7, 0.15
 _SMOOTH = 0.5  # of the last that comes from one picture to the next leaves: a whip pan brings more of it at once
 
 
-def dissolve(pictures: list[np.ndarray], times: np.ndarray, at: int, *, ratio: float, floor: float) -> tuple[float, float, float] | None:
-    """Whether the picture `at` mixes the first and the last of `pictures`, uint8 [H, W] each.
+def dissolve(pictures: list[Picture], times: np.ndarray, at: int, *, ratio: float, floor: float) -> tuple[float, float, float] | None:
+    """Whether the picture `at` mixes the first and the last of `pictures`.
 
     Returns the time of the first mixed picture, of the first that is not any more, and how far the weakest of the rules is
     kept (1: just), or None where one is kept to less than `floor`. `ratio`: variance of the picture in the middle through the
@@ -20,7 +20,7 @@ def dissolve(pictures: list[np.ndarray], times: np.ndarray, at: int, *, ratio: f
     apart = distance(pictures[0], pictures[-1])
     if ratio <= 0 or min(MIXED / ratio, apart / _APART) < floor:
         return None
-    parts = _parts(np.stack(pictures).astype(np.float32))
+    parts = _parts(np.stack([one.pixels for one in pictures]).astype(np.float32))
     one, two, fit = parts[at]
     at_once = float(np.nan_to_num(np.diff(_shares(parts))).max())
     kept = min(MIXED / ratio, apart / _APART, fit / _FIT, one / _SHARE, two / _SHARE, (1 - at_once) / _SMOOTH)

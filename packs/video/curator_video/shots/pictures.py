@@ -16,68 +16,59 @@ _BAR_SHARE = 0.95  # of the pictures in which a row or column of a bar is that d
 _LEFT = (12, 20)  # rows and columns: with fewer left nothing was a bar
 
 
-class Row:
-    """Some pictures, uint8 [N, H, W]. `mean` and `std`: of each, in levels.
+class Picture:
+    """Pixels, uint8 [H, W], with their `mean` and deviation `std`, in levels. `flat`: there is no structure to compare.
 
-    By sums of bytes, which OpenCV makes in a tenth of the time that numbers with a fraction take: what two pictures have in common
-    follows from their squares and those of what is between them.
+    By sums of bytes, which OpenCV makes in a tenth of the time that numbers with a fraction take.
     """
 
-    def __init__(self, pictures: np.ndarray) -> None:
-        self._pictures = pictures
-        self._flat = pictures.reshape(len(pictures), -1)
-        size = self._flat.shape[1]
-        self._sums, self._squares = _sums(self._flat), _sums(self._flat, squares=True)
-        self.mean = self._sums / size
-        self._norms = np.sqrt(np.maximum(self._squares - self._sums * self.mean, 0))
-        self.std = self._norms / size**0.5
+    def __init__(self, pixels: np.ndarray) -> None:
+        import cv2  # not where stages are only listed
 
-    def distances(self, *, to_first: bool = False) -> np.ndarray:
-        """1 - correlation of each picture and the next, or of the first and each of the others, float64 from 0 to 2, with the shift
-        that makes it smallest; [N - 1].
+        self.pixels = pixels
+        self.total, self.squares = cv2.sumElems(pixels)[0], cv2.norm(pixels, cv2.NORM_L2SQR)
+        self.mean = self.total / pixels.size
+        self.norm = max(self.squares - self.total * self.mean, 0.0) ** 0.5
+        self.std = self.norm / pixels.size**0.5
+        self.flat = self.std < FLAT
 
-        Two flat pictures are alike (0), a flat one and another are not (1).
-        """
-        first: slice | list[int] = [0] * (len(self._flat) - 1) if to_first else slice(-1)
-        squares, norms, flat = self._squares, self._norms, self.std < FLAT
-        apart = _sums(_between(self._flat, first), squares=True)
-        one, other = flat[first], flat[1:]
-        none = one | other
-        common = (squares[1:] + squares[first] - apart) / 2 - self._sums[1:] * self.mean[first]
-        found = np.where(none, one != other, 1 - common / np.where(none, 1, norms[first] * norms[1:]))
-        pairs = [(0 if to_first else at, at + 1) for at in np.flatnonzero((found >= _ALIKE) & ~none).tolist()]
-        waves = {at: wave(self._pictures[at] - np.float32(self.mean[at])) for at in {at for pair in pairs for at in pair}}
-        for before, after in pairs:
-            down, right = shift(waves[before], waves[after])
-            if down or right:
-                found[after - 1] = min(found[after - 1], _shifted(self._pictures[before], self._pictures[after], down, right))
+    @functools.cached_property
+    def wave(self) -> np.ndarray:
+        return wave(self.pixels - np.float32(self.mean))
+
+
+def distance(first: Picture, second: Picture) -> float:
+    """1 - correlation of two pictures, from 0 to 2, with the shift that makes it smallest.
+
+    Two flat pictures are alike (0), a flat one and another are not (1).
+    """
+    if first.flat or second.flat:
+        return float(first.flat != second.flat)
+    found = _apart(first, second)
+    if found < _ALIKE:
         return found
+    height, width = first.pixels.shape
+    down, right = shift(first.wave, second.wave)
+    if not (down or right) or abs(down) > height * (1 - _OVERLAP) or abs(right) > width * (1 - _OVERLAP):
+        return found
+    one = Picture(first.pixels[max(0, -down):height - max(0, down), max(0, -right):width - max(0, right)])
+    two = Picture(second.pixels[max(0, down):height - max(0, -down), max(0, right):width - max(0, -right)])
+    return found if one.flat or two.flat else min(found, _apart(one, two))
 
 
-def changes(pictures: np.ndarray) -> np.ndarray:
-    """By how many levels each picture, uint8 [N, ...], differs from the one before, in the mean; [N - 1]."""
-    flat = pictures.reshape(len(pictures), -1)
-    return _sums(_between(flat)) / flat.shape[1]
-
-
-def _between(flat: np.ndarray, first: slice | list[int] = slice(-1)) -> np.ndarray:
-    """By how much each byte of a row differs from that of the row before, or of another one."""
-    import cv2  # not where stages are only listed
-
-    return cv2.absdiff(flat[1:], flat[first])
-
-
-def _sums(flat: np.ndarray, squares: bool = False) -> np.ndarray:
-    """Of each row, float64; of a thumbnail's squares 31 bits are enough."""
+def _apart(first: Picture, second: Picture) -> float:
+    """1 - correlation, where they are: what they have in common follows from their squares and those of what is between them."""
     import cv2
 
-    way = cv2.REDUCE_SUM2 if squares else cv2.REDUCE_SUM
-    return cv2.reduce(flat, 1, way, dtype=cv2.CV_32S)[:, 0].astype(np.float64)
+    between = cv2.norm(first.pixels, second.pixels, cv2.NORM_L2SQR)
+    return 1 - ((first.squares + second.squares - between) / 2 - first.total * second.mean) / (first.norm * second.norm)
 
 
-def distance(first: np.ndarray, second: np.ndarray) -> float:
-    """Of one pair, uint8 [H, W] each."""
-    return float(Row(np.stack([first, second])).distances()[0])
+def change(first: np.ndarray, second: np.ndarray) -> float:
+    """By how many levels two arrays of bytes differ, in the mean."""
+    import cv2
+
+    return cv2.norm(first, second, cv2.NORM_L1) / first.size
 
 
 def wave(picture: np.ndarray) -> np.ndarray:
@@ -93,11 +84,8 @@ def shift(first: np.ndarray, second: np.ndarray) -> tuple[int, int]:
 
     height, width = first.shape
     product = cv2.mulSpectrums(second, first, 0, conjB=True)
-    # Real and imaginary part lie side by side, in the first column, and the last of an even number, one below the other.
-    power = product * product
-    edges = power[:, ::width - 1 + width % 2].T
-    for part in (power, edges):
-        part[:, 1:-1:2] += part[:, 2::2]
+    power = cv2.mulSpectrums(product, product, 0, conjB=True)  # squares where real parts lie, 0 where imaginary ones do:
+    for part in (power, power[:, ::width - 1 + width % 2].T):  # at their right, in the outer columns below them
         part[:, 2::2] = part[:, 1:-1:2]
     down, right = divmod(int(cv2.idft(product / (np.sqrt(power) + 1e-6)).argmax()), width)
     return down - height * (down > height // 2), right - width * (right > width // 2)
@@ -106,22 +94,6 @@ def shift(first: np.ndarray, second: np.ndarray) -> tuple[int, int]:
 @functools.lru_cache(maxsize=8)
 def _window(height: int, width: int) -> np.ndarray:
     return np.outer(np.hanning(height + 2)[1:-1], np.hanning(width + 2)[1:-1]).astype(np.float32)
-
-
-def _shifted(first: np.ndarray, second: np.ndarray, down: int, right: int) -> float:
-    import cv2
-
-    height, width = first.shape
-    if abs(down) > height * (1 - _OVERLAP) or abs(right) > width * (1 - _OVERLAP):
-        return 2.0
-    one = first[max(0, -down):height - max(0, down), max(0, -right):width - max(0, right)]
-    two = second[max(0, down):height - max(0, -down), max(0, right):width - max(0, -right)]
-    mean, other = cv2.mean(one)[0], cv2.mean(two)[0]
-    squares, others = cv2.norm(one, cv2.NORM_L2SQR), cv2.norm(two, cv2.NORM_L2SQR)
-    common = (squares + others - cv2.norm(one, two, cv2.NORM_L2SQR)) / 2 - one.size * mean * other
-    a, b = squares - one.size * mean**2, others - one.size * other**2
-    least = FLAT**2 * one.size
-    return 2.0 if a < least or b < least else 1 - common / (a * b) ** 0.5
 
 
 class Bars:
