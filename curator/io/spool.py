@@ -2,9 +2,9 @@
 `payloads`).
 
 A file belongs to one unit of the phase that writes it. It is a row of segments, each a whole Arrow IPC file
-(zstd) with rows of one shard, one kind of batch and one schema; then an index of them as JSON, its length and
+with rows of one shard, one kind of batch and one schema; then an index of them as JSON, its length and
 `MAGIC`. A reader takes the segments of its shard, and of these only the columns that it wants. Payloads are
-binary columns.
+binary columns. Segments of large columns are compressed (zstd).
 """
 
 from __future__ import annotations
@@ -36,9 +36,11 @@ SEGMENTS_BYTES = 8 << 20  # rows that are gathered before they become segments, 
 # compressed: small shards share a unit up to this, for each unit makes files of its own
 SHARDS_BYTES = 4 << 20
 PIECE_BYTES = 4 << 20  # of a batch that is read back, about
+COMPRESSED_BYTES = 8 << 10  # a column, on average; smaller ones take longer to compress than they save
 MAGIC = b"curator-spool-1\n"
 REMEDY = "Remove it: the next run makes it again"
 _PAYLOAD = "_payload:"  # before the name of a payload that travels as a column
+_PLAIN = pa.ipc.IpcWriteOptions(unify_dictionaries=True)
 _WRITE = pa.ipc.IpcWriteOptions(compression="zstd", unify_dictionaries=True)
 
 
@@ -184,8 +186,9 @@ class SpoolWriter(Writer):
             table = pa.concat_tables(self._waiting.pop(key)).unify_dictionaries()
             rows = max(1, table.num_rows * PIECE_BYTES // max(1, table.nbytes))
             segment = _Segment(output)
-            with (pa.PythonFile(segment, mode="w") as file,
-                  pa.ipc.new_file(file, table.schema, options=_WRITE) as writer):
+            small = table.nbytes < COMPRESSED_BYTES * table.num_columns
+            with (pa.PythonFile(io.BufferedWriter(segment), mode="w") as file,
+                  pa.ipc.new_file(file, table.schema, options=_PLAIN if small else _WRITE) as writer):
                 for start in range(0, table.num_rows, rows):  # all at once would be there twice
                     writer.write_table(table.slice(start, rows).combine_chunks())
             self._index.append({"shard": shard, "kind": kind, "at": segment.at, "bytes": segment.tell()})
