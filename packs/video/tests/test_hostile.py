@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from curator_video.clips.cut import Cut
+from curator_video.clips.frames import Frames
+from curator_video.once.clips import Clips
+from curator_video.read.decode import Decode
 from curator_video.read.files import VideoFiles
 from curator_video.read.probe import Probe
+from curator_video.shots.shots import Shots
 
 from curator.testing import run_stage
+from packs.video.tests.films import film, films, numbered
 from packs.video.tests.hostile import bad_films, no_films, two_shots
 from packs.video.tests.test_video_recipes import named, run, table
 
@@ -24,6 +30,13 @@ def test_what_is_no_film_says_why(tmp_path):
     errors = {row["source"].rpartition("/")[2]: row["error"] for row in rows}
     assert set(errors) == set(wanted)
     assert [name for name, (_, begins) in wanted.items() if not errors[name].startswith(begins)] == [], errors
+
+
+@pytest.mark.parametrize("stage", [Shots(), Clips(), Decode(), Frames(), Cut(), Cut(method="exact")])
+def test_a_span_in_milliseconds_is_told_with_the_length_of_the_film(stage):
+    given = films(film(numbered(50), 25)).with_columns({"start_s": pa.array([500.0]), "end_s": pa.array([600.0])})
+    error, = run_stage(stage, given)["failed"].column("error")
+    assert error == "no_frames: no picture from 500 to 600 s; by its header it has 2 s"
 
 
 @pytest.mark.slow

@@ -97,7 +97,7 @@ def _copied(film: Film, start_s: float, end_s: float, way: Way) -> Clip | None:
     if coded is None:
         return None
     if not coded.shown:
-        raise BadFilm("no_frames: not one picture in its span")
+        raise film.nothing(start_s, None if end_s >= FOREVER_S else end_s)
     base = film.stream.time_base
     if way.method == "keyframe":
         coded.packets = [packet for packet in coded.packets if packet.pts >= coded.packets[0].pts]
@@ -233,7 +233,7 @@ def _encoded(film: Film, packets: Film, start_s: float, end_s: float, way: Way) 
                 encoder = _Encoder(film, out, frame, time, way)
             coded += encoder.encode(time, frame)
         if encoder is None:
-            raise BadFilm("no_frames: not one picture in its span")
+            raise film.nothing(start_s, until)
         coded += encoder.stream.encode(None)
         zero = Fraction(encoder.first).limit_denominator(10**6) + Fraction(film.first_s).limit_denominator(10**6)
         sound = _Sound(packets, out, zero, end_s, way)

@@ -140,7 +140,7 @@ class Frames(Stage):
         for number, (time, frame) in enumerate(taken):
             yield Still(part.row, number, time + part.shift, size, self._encoded(film.upright(frame, size)))
         if not seen.times and self.pick != "keyframes":
-            raise self._bad(f"no_frames: no picture from {part.begin:g} to {'the end' if end is None else f'{end:g}'} s")
+            raise film.nothing(part.begin, end)
 
     def _encoded(self, picture: np.ndarray) -> bytes:
         made, data = self._cv2.imencode("." + self.format, self._cv2.cvtColor(picture, self._cv2.COLOR_RGB2BGR), self._encoding)

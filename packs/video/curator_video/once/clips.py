@@ -182,7 +182,7 @@ class _Run:
             end = last if last is None or self._whole.end is None else min(last, self._whole.end)
             found = detector.finish(end)
             if found.start is None and self._first:
-                raise self._stage._bad("no_frames: not one picture in its span")
+                raise self._film.nothing(self._part.begin, self._part.end)
             if found.start is not None and self._first:
                 self._line.begin(found.start)
             self._end = found.end or found.start or self._part.begin

@@ -213,7 +213,7 @@ class Decode(Stage):
             if len(frames) > most:
                 raise TooMuch("too_large")
         if not seen.times:
-            raise self._bad(f"no_frames: no picture from {begin:g} to {'the end' if end is None else f'{end:g}'} s")
+            raise film.nothing(begin, end)
         taken = Taken(seen.times, thumbs, times, frames, film.corrupt - corrupt, film.backward - backward)
         return self.made(part, film, taken, None if woven else combing.ratio, size)
 

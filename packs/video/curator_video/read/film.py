@@ -123,6 +123,11 @@ class Film:
             if time >= start:
                 yield time, frame
 
+    def nothing(self, start_s: float, end_s: float | None) -> BadFilm:
+        """What to raise where no picture lies in a span, with what shows a wrong unit: how long the header says that the film is."""
+        has = "" if self.declared_s is None else f"; by its header it has {self.declared_s:g} s"
+        return BadFilm(f"no_frames: no picture from {start_s:g} to {'the end' if end_s is None else f'{end_s:g} s'}{has}")
+
     def upright(self, frame: Any, size: tuple[int, int] | None = None) -> np.ndarray:
         """A frame as RGB, uint8 [height, width, 3], turned and with square pixels. `size`: another (width, height)."""
         return self._pixels.rgb(frame, size or (self.width, self.height))

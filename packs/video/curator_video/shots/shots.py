@@ -137,7 +137,7 @@ class Shots(Stage):
         end = last if last is None or part.end is None else min(last, part.end)
         found = detector.finish(None if end is None else end + part.shift)
         if found.start is None:
-            raise self._bad("no_frames: not one picture in its span")
+            raise film.nothing(part.begin, part.end)
         return Looked(found, Stretch(found.start, found.end or found.start), combing.ratio)
 
     def _found_in_part(self, film: Film, part: Part, begin: float, end: float) -> Looked:
@@ -164,7 +164,7 @@ class Shots(Stage):
         last = end_of(*latest)
         found = detector.finish(None if last is None else min(last, end))
         if found.start is None and first:
-            raise self._bad("no_frames: not one picture in its span")
+            raise film.nothing(begin, end)
         made = stretch(found.boundaries, own, found.start if first else None, end, found.end or end, self.threshold)
         assert made is not None
         return Looked(found, made, combing.ratio)

@@ -116,7 +116,7 @@ class Transnet(Stage):
 
         pieces = list(self._nets.predicted(self._net, pictures(), self._device, self._windows))
         if not times:
-            raise self._bad("no_frames: not one picture in its span")
+            raise film.nothing(part.begin, part.end)
         end = times[-1] + (times[-1] - times[-2] if len(times) > 1 else 1 / float(film.rate))
         if part.end is not None:
             end = min(end, part.end + part.shift)
