@@ -164,10 +164,11 @@ class _Sound:
     @staticmethod
     def _copied(out: Any, stream: Any, packets: list[Any], zero: Fraction) -> list[Any]:
         track = out.add_stream_from_template(stream, opaque=True)
-        shift = round(zero / stream.time_base)
+        base, tick = stream.time_base, Fraction(1, stream.codec_context.sample_rate)  # a tick of AVI may be a whole packet
         for packet in packets:
-            packet.pts, packet.stream = packet.pts - shift, track
-            packet.dts = packet.pts
+            packet.pts = packet.dts = round((packet.pts * base - zero) / tick)
+            packet.duration = round((packet.duration or 0) * base / tick)
+            packet.time_base, packet.stream = tick, track
         return packets
 
     @staticmethod
