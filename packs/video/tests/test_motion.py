@@ -123,11 +123,11 @@ def test_the_fit_finds_what_two_thirds_have_in_common(seed, x, y, grow, turn):
     flow = x + 1j * y + (grow + 1j * turn) * places
     flow[:100] = complex(*rng.uniform(0.03, 0.13, 2))
     others = rng.uniform(-1, 1, 300) + 1j * rng.uniform(-1, 1, 300)  # at places that are not asked
-    columns = [np.concatenate([one, one[::-1]]).astype(np.float32) for one in (places.real, places.imag)]
-    rows = [np.stack([np.concatenate(two), np.concatenate(two)[::-1]]).astype(np.float32)
-            for two in ((flow.real, others.real), (flow.imag, others.imag))]
+    columns = np.stack([np.concatenate([one, one[::-1]]) for one in (places.real, places.imag)], dtype=np.float32)
+    rows = np.stack([[np.concatenate(two), np.concatenate(two)[::-1]]
+                     for two in ((flow.real, others.real), (flow.imag, others.imag))], dtype=np.float32)
     asked = np.repeat([[True, False], [False, True]], 300, axis=1)
-    shift, change = fitted(*columns, *rows, asked, 0.0125)
+    shift, change = fitted(columns, rows, asked, 0.0125)
     for step in (0, 1):
         found = [shift[step].real, shift[step].imag, change[step].real, change[step].imag]
         assert found == pytest.approx([x, y, grow, turn], abs=2e-3)

@@ -8,9 +8,8 @@ from typing import Any
 import cv2
 import numpy as np
 
-from curator_video.measures.bars import find_bars
 from curator_video.measures.steps import find_cuts
-from curator_video.measures.views import BLACK_THUMB, Thumbs
+from curator_video.measures.views import Thumbs
 
 LEAST_SIDE = 16      # pixels of a thumbnail that optical flow needs
 GRADIENT = 3.0       # levels a pixel under which nothing tells where a place has moved
@@ -21,7 +20,7 @@ LOOKED, OF = 2, 4     # steps that follow each other, of so many, are looked at
 FEW = 8              # steps that are looked at all
 TOGETHER = 64        # steps that are fitted at once
 TEXTURED = 0.02      # of the pixels that must be above, so that a camera's motion can be told
-SCALES = np.geomspace(4.0, 0.25, 8)  # pixels of a thumbnail, for each round of the fit: so far off a place has a quarter of its weight
+SCALES = np.geomspace(3.0, 0.25, 6)  # pixels of a thumbnail, for each round of the fit: so far off a place has a quarter of its weight
 MOVES = 0.03         # diagonals a second: a place that is faster against the camera's motion moves by itself
 STATIC = 0.008       # diagonals a second: grain of 5 levels looks like 0.002
 PAN, ZOOM, ROLL = 0.02, 0.03, 3.0  # diagonals, scale, degrees a second from which a camera's motion has a name
@@ -49,14 +48,15 @@ def motion(thumbs: np.ndarray | None, times: np.ndarray | None, width: int, heig
         return values
     finder: Any = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)  # `calc` makes the array that its stubs ask for
     finder.setFinestScale(0)
-    y, x = np.mgrid[: pictures.shape[1], : pictures.shape[2]]
-    places = (((x - x.mean()) * scale[0]).astype(np.float32), ((y - y.mean()) * scale[1]).astype(np.float32))
+    places = np.stack([one.ravel() for one in np.meshgrid(*(
+        (np.arange(count) - (count - 1) / 2) * size for count, size in zip(pictures.shape[:0:-1], scale, strict=True)))], dtype=np.float32)
     found = []
     for first in range(0, len(pairs), TOGETHER):
         part = pairs[first:first + TOGETHER]
-        moved = np.stack([finder.calc(pictures[k], pictures[k + 1], None) for k in part]) * scale.astype(np.float32)
+        flow = np.stack([finder.calc(pictures[k], pictures[k + 1], None) for k in part]).reshape(len(part), -1, 2)
+        moved = np.multiply(flow.transpose(2, 0, 1), scale.astype(np.float32)[:, None, None], order="C")
         textured = np.stack([_textured(pictures[k]) for k in part])
-        found.append(_steps(moved, textured, places, scale, steps[part].astype(np.float32)))
+        found.append(_steps(moved, textured, places, float(scale.mean()), steps[part].astype(np.float32)))
     return values | _summed(np.concatenate(found), np.array(pairs), steps[pairs])
 
 
@@ -78,11 +78,10 @@ def _looked(count: int) -> list[int]:
 
 def _inside(clip: Thumbs, chosen: np.ndarray) -> np.ndarray:
     """The chosen thumbnails without black bars, if enough is left."""
-    found = find_bars(clip.thumbs, BLACK_THUMB)
-    pictures = clip.thumbs[chosen]
-    if found is None or found[1] - found[0] < LEAST_SIDE or found[3] - found[2] < LEAST_SIDE:
-        return pictures
-    return np.ascontiguousarray(pictures[:, found[0]:found[1], found[2]:found[3]])
+    top, bottom, left, right = clip.bars
+    if min(bottom - top, right - left) < LEAST_SIDE:
+        return clip.thumbs[chosen]
+    return np.ascontiguousarray(clip.thumbs[chosen, top:bottom, left:right])
 
 
 def _textured(picture: np.ndarray) -> np.ndarray:
@@ -92,75 +91,67 @@ def _textured(picture: np.ndarray) -> np.ndarray:
     return cv2.blur(steepness, (5, 5)) > (8 * GRADIENT) ** 2
 
 
-def _steps(flow: np.ndarray, textured: np.ndarray, places: tuple[np.ndarray, np.ndarray], pixel: np.ndarray, seconds: np.ndarray
-           ) -> np.ndarray:
+def _steps(moved: np.ndarray, textured: np.ndarray, places: np.ndarray, pixel: float, seconds: np.ndarray) -> np.ndarray:
     """Of each step: mean motion; shift of the camera to the right and up, growth, turn in degrees; motion that is the camera's,
     what is left, and the share of the picture that moves by itself. In diagonals, a second but for the shift and the turn.
 
-    `flow`: float32 [steps, height, width, 2], diagonals to the right and down. `textured`: where the first picture of a step is.
-    `places`: where the pixels are, in diagonals right of the middle and below. `pixel`: width and height of one.
+    `moved`: float32 [2, steps, pixels], diagonals to the right and down. `textured`: bool [steps, height, width], where the first picture
+    of a step is. `places`: where the pixels are, in diagonals right of the middle and below, float32 [2, pixels]. `pixel`: the side of one.
     """
-    right, down = (np.ascontiguousarray(flow[..., way]).reshape(len(flow), -1) for way in (0, 1))
-    found = np.full((len(flow), 8), np.nan)
-    found[:, 0] = _length(right, down).mean(axis=1) / seconds
+    found = np.full((len(seconds), 8), np.nan)
+    found[:, 0] = cv2.magnitude(*moved).mean(axis=1) / seconds
     at: np.ndarray = np.zeros(textured.shape[1:], bool)
     at[EDGE:-EDGE:EVERY, EDGE:-EDGE:EVERY] = True
     at, asked = at.ravel(), textured[:, at]
     tells = (textured.mean(axis=(1, 2)) >= TEXTURED) & (asked.sum(axis=1) >= LEAST_PLACES)
     if not tells.any():
         return found
-    x, y = (one.ravel() for one in places)
-    right, down, seconds = right[tells], down[tells], seconds[tells, None]
-    shift, change = fitted(x[at], y[at], right[:, at], down[:, at], asked[tells], float(pixel.mean()))
-    across, along = _model(shift, change, x, y)
-    left = _length(right - across, down - along) / seconds
+    moved, seconds = moved[:, tells], seconds[tells, None]
+    shift, change = fitted(places[:, at], moved[:, :, at], asked[tells], pixel)
+    camera = _model(shift, change, _basis(places))
+    left = cv2.magnitude(*(moved - camera)) / seconds
     found[tells, 1:] = np.column_stack([
         -shift.real, shift.imag, np.log1p(np.maximum(change.real, -0.9)), np.degrees(change.imag),
-        (_length(across, along) / seconds).mean(axis=1), left.mean(axis=1), (left > MOVES).mean(axis=1)])
+        cv2.magnitude(*camera).mean(axis=1) / seconds[:, 0], left.mean(axis=1), (left > MOVES).mean(axis=1)])
     return found
 
 
-def _length(right: np.ndarray, down: np.ndarray) -> np.ndarray:
-    return cv2.magnitude(right, down)
+def _basis(places: np.ndarray) -> np.ndarray:
+    """1, x and y of places."""
+    return np.stack([np.ones_like(places[0]), *places])
 
 
-def _model(shift: np.ndarray, change: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How far places move to the right and down by the camera's motion of each step, float32 [steps, places]."""
-    known, there = np.stack([shift.real, change.real, change.imag], 1).astype(np.float32), np.stack([np.ones_like(x), x, -y])
-    other, here = np.stack([shift.imag, change.real, change.imag], 1).astype(np.float32), np.stack([np.ones_like(x), y, x])
-    return known @ there, other @ here
+def _model(shift: np.ndarray, change: np.ndarray, basis: np.ndarray) -> np.ndarray:
+    """How far places move to the right and down by the camera's motion of each step, float32 [2, steps, places]."""
+    known = np.array([[shift.real, change.real, -change.imag], [shift.imag, change.imag, change.real]], np.float32)
+    return known.transpose(0, 2, 1) @ basis
 
 
-def fitted(x: np.ndarray, y: np.ndarray, right: np.ndarray, down: np.ndarray, asked: np.ndarray, pixel: float
-           ) -> tuple[np.ndarray, np.ndarray]:
+def fitted(places: np.ndarray, moved: np.ndarray, asked: np.ndarray, pixel: float) -> tuple[np.ndarray, np.ndarray]:
     """Of each step the shift that most of the places asked have in common, and the change: growth, and i times the turn (radians,
     clockwise as y goes down). Complex: x + y i.
 
-    `x`, `y`: the places, float32. `right`, `down`: how far they move, float32 [steps, places]. `asked`: bool, a place at least of each
-    step. `pixel`: the unit of SCALES.
+    `places`: float32 [2, places]. `moved`: how far they move, float32 [2, steps, places]. `asked`: bool, a place at least of each step.
+    `pixel`: the unit of SCALES.
 
     Least squares in rounds, in each of which places that do not fit weigh less (Geman and McClure).
     """
-    shift = _medians(right, asked) + 1j * _medians(down, asked)
+    (x, y), (right, down) = places, moved
+    basis, squared = _basis(places), x * x + y * y
+    products = np.stack([right, down, x * right + y * down, x * down - y * right], axis=1)
+    middles = _medians(moved, asked)
+    shift = middles[0] + 1j * middles[1]
     change = np.zeros(len(right), np.complex128)
     asked = asked.astype(np.float32)
-    basis = np.stack([np.ones_like(x), x, y, x * x + y * y], axis=1)
-    weights, square = np.empty_like(asked), np.empty_like(asked)
     for scale in pixel * SCALES:
-        across, along = _model(shift, change, x, y)
-        np.subtract(right, across, out=weights)
-        np.multiply(weights, weights, out=weights)
-        np.subtract(down, along, out=square)
-        np.multiply(square, square, out=square)
-        np.add(weights, square, out=weights)
-        np.multiply(weights, np.float32(1 / scale**2), out=weights)
-        np.add(weights, np.float32(1), out=weights)
-        np.multiply(weights, weights, out=weights)
-        np.divide(asked, weights, out=weights)
-        total, ofx, ofy, squares = (weights @ basis).astype(np.float64).T
-        (r, rx, ry), (d, dx, dy) = ((weights * one @ basis[:, :3]).astype(np.float64).T for one in (right, down))
+        off = moved - _model(shift, change, basis)
+        np.multiply(off, off, out=off)
+        fit = (off[0] + off[1]) * np.float32(1 / scale**2) + np.float32(1)
+        weights = asked / (fit * fit)
+        (total, ofx, ofy), squares = (basis @ weights.T).astype(np.float64), (weights @ squared).astype(np.float64)
+        r, d, along, round_it = np.vecdot(products, weights[:, None]).astype(np.float64).T
         middle, mean = (ofx + 1j * ofy) / total, (r + 1j * d) / total
-        common = rx + dy + 1j * (dx - ry) - total * middle.conj() * mean
+        common = along + 1j * round_it - total * middle.conj() * mean
         change = common / (squares - total * np.abs(middle) ** 2 + 1e-12)
         shift = mean - change * middle
     return shift, change
@@ -168,24 +159,22 @@ def fitted(x: np.ndarray, y: np.ndarray, right: np.ndarray, down: np.ndarray, as
 
 def _medians(values: np.ndarray, asked: np.ndarray) -> np.ndarray:
     """Of each row that of the values that are asked."""
-    ordered, count = np.sort(np.where(asked, values, np.inf), axis=1), asked.sum(axis=1)
-    rows = np.arange(len(values))
-    return (ordered[rows, (count - 1) // 2] + ordered[rows, count // 2]).astype(np.float64) / 2
+    ordered, count = np.sort(np.where(asked, values, np.inf), axis=-1), asked.sum(axis=1)
+    rows = np.arange(len(asked))
+    return (ordered[..., rows, (count - 1) // 2] + ordered[..., rows, count // 2]).astype(np.float64) / 2
 
 
 def _summed(steps: np.ndarray, numbers: np.ndarray, seconds: np.ndarray) -> Values:
     """The columns of steps as `_steps` gives them; those that follow each other have following numbers."""
-    whole, x, y, grow, turn, camera, left, area = steps.T
-    values: Values = {"motion_mean": float(np.average(whole, weights=seconds)), "motion_max": float(whole.max())}
+    values: Values = {"motion_mean": float(seconds @ steps[:, 0] / seconds.sum()), "motion_max": float(steps[:, 0].max())}
     known = np.isfinite(steps).all(axis=1)
     if known.any():
-        total = float(seconds[known].sum())
-        for name, column in (("camera_x", x), ("camera_y", y), ("zoom", grow), ("roll", turn)):
-            values[name] = float(column[known].sum()) / total
-        for name, column in (("camera_motion", camera), ("local_motion", left), ("moving_area", area)):
-            values[name] = float(np.average(column[known], weights=seconds[known]))
+        told, known_s = steps[known], seconds[known]
+        path, speeds = told[:, 1:5].sum(axis=0) / known_s.sum(), known_s @ told[:, 5:] / known_s.sum()
+        values |= dict(zip(("camera_x", "camera_y", "zoom", "roll"), path.tolist(), strict=True))
+        values |= dict(zip(("camera_motion", "local_motion", "moving_area"), speeds.tolist(), strict=True))
         follows = known[1:] & known[:-1] & (np.diff(numbers) == 1)
-        values["shake"] = float(np.hypot(np.diff(x), np.diff(y))[follows].mean() / 2) if follows.any() else None
+        values["shake"] = float(np.hypot(*np.diff(steps[:, 1:3], axis=0)[follows].T).mean() / 2) if follows.any() else None
     values["static"] = values["motion_mean"] < STATIC and (values.get("moving_area") or 0) < 0.01
     values["camera"] = named(values) if known.any() else None
     return values

@@ -53,12 +53,14 @@ class Thumbs:
         return (self.moments[0] - BLACK) / (WHITE - BLACK)
 
     @cached_property
+    def bars(self) -> tuple[int, int, int, int]:
+        """The first and the end row, the first and the end column between black bars; of all where there is nothing but black."""
+        return find_bars(self.thumbs, BLACK_THUMB) or (0, self.thumbs.shape[1], 0, self.thumbs.shape[2])
+
+    @property
     def content(self) -> np.ndarray:
         """The thumbnails without black bars."""
-        found = find_bars(self.thumbs, BLACK_THUMB)
-        if found is None:
-            return self.thumbs
-        top, bottom, left, right = found
+        top, bottom, left, right = self.bars
         return self.thumbs[:, top:bottom, left:right]
 
     @cached_property
