@@ -91,6 +91,14 @@ def test_a_crowd_ends_after_some_rounds_and_is_counted():
     assert got == {(place, place + 50) for place in range(900, 950)}
 
 
+def test_what_meets_in_several_buckets_is_compared_once():
+    verify = points(np.arange(500) * 10.0, 1)
+    _, one = find([range(500)], verify, rounds=20)
+    pairs, several = find([range(500)] * 9 + [range(0, 500, 2)], verify, rounds=20)
+    assert (pairs, several.buckets) == (set(), 10)
+    assert several.candidates <= one.candidates + 20 * 250
+
+
 def test_references_alone_are_not_compared():
     _, found = find([range(500)], points(np.zeros(500), 0, range(500)))
     assert found.candidates == 0

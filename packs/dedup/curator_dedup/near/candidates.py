@@ -128,12 +128,15 @@ def _lead(entries: np.ndarray, verify: Verify, rounds: int, found: Found) -> Ite
         sizes, starts = _runs(entries >> HALF)
         members = np.ones(len(entries), dtype=bool)
         members[starts] = False
+        _, same, buckets = np.unique(entries[starts] & LOW, return_inverse=True, return_counts=True)
+        # what many records have in common brings them together in many buckets, with the same leader
+        again = np.repeat(buckets[same] > 1, sizes - 1)
         a = np.repeat(entries[starts] & LOW, sizes - 1).astype(np.int64)
         b = (entries[members] & LOW).astype(np.int64)
         wanted = ~(verify.reference[a] & verify.reference[b])
         similarity = np.full(len(a), np.nan, dtype=np.float32)
-        similarity[wanted] = verify.similar(a[wanted], b[wanted])
-        found.candidates += int(np.count_nonzero(wanted))
+        similarity[wanted], compared = _once(a[wanted], b[wanted], again[wanted], verify)
+        found.candidates += compared
         alike = ~np.isnan(similarity)
         if alike.any():
             yield a[alike], b[alike], similarity[alike]
@@ -146,6 +149,16 @@ def _lead(entries: np.ndarray, verify: Verify, rounds: int, found: Found) -> Ite
     found.crowded += len(left)
     found.buckets += len(distinct(left >> HALF))
     yield from _look_alikes(left, verify, found)
+
+
+def _once(a: np.ndarray, b: np.ndarray, again: np.ndarray, verify: Verify) -> tuple[np.ndarray, int]:
+    """How alike the places a[i] and b[i] are, and how many pairs were compared: of those that are marked
+    `again`, each pair once."""
+    similarity = np.empty(len(a), dtype=np.float32)
+    similarity[~again] = verify.similar(a[~again], b[~again])
+    pairs, back = np.unique(a[again] << 32 | b[again], return_inverse=True)
+    similarity[again] = verify.similar(pairs >> 32, pairs & 0xFFFFFFFF)[back]
+    return similarity, len(a) - len(back) + len(pairs)
 
 
 def _unfinished(entries: np.ndarray, leaders: np.ndarray, verify: Verify) -> tuple[np.ndarray, np.ndarray]:
