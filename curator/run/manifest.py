@@ -52,7 +52,7 @@ def about_of(plan: Plan, units: Sequence[tuple[int, Unit]]) -> About:
     sources = []
     for operator in plan.phases[0].operators:
         step = operator.steps[0]
-        if isinstance(step.stage, Source):
+        if isinstance(step.stage, Source) and not step.spool:
             own = [unit for index, unit in units if index == operator.index]
             paths = listing(short_path(without_secrets(path), 100) for path in paths_of(step.stage))
             parts, bytes_in = sum(len(u.parts) for u in own), sum(u.size_bytes for u in own)

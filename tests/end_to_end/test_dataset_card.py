@@ -13,7 +13,7 @@ from curator_dedup import DedupExact
 
 from curator import CuratorError, read, write
 from curator.cli.main import main
-from curator.stages import Drop
+from curator.stages import Checkpoint, Drop
 
 
 @pytest.fixture(autouse=True)
@@ -176,3 +176,11 @@ def test_a_users_own_readme_is_refused():
     with pytest.raises(CuratorError, match=r"out has README.md"):
         (kept() >> write("out", format="parquet")).run(workers=0)
     assert Path("out/README.md").read_text() == "mine"
+
+
+def test_a_checkpoint_is_no_source_also_where_an_edit_begins_at_it():
+    for least in (3, 4):
+        steps = read("in/a.jsonl") >> Drop(conditions={"empty": "text IS NULL"}) >> Checkpoint()
+        assert (steps >> Drop(conditions={"short": f"length(text) < {least}"}) >> write("out")).run(workers=0, replace=True).ok
+        card = Path("out/README.md").read_text()
+        assert card.partition("## Sources")[2].partition("##")[0].strip() == "- jsonl: in/a.jsonl (1 part, 319 B)"

@@ -291,6 +291,8 @@ def test_encoders_that_are_not_here_say_so(films):
         run_stage(Cut(encoder="libx266"), spans(films["mp4"], (0, 1)))
     with pytest.raises(CuratorError, match="'libx265' encodes hevc, and codec is h264"):
         run_stage(Cut(encoder="libx265"), spans(films["mp4"], (0, 1)))
+    with pytest.raises(CuratorError, match="no 'libx266'"):  # before a film is read, however many stages come before
+        Cut(encoder="libx266").check({"path": pa.string()})
 
 
 def test_a_gpu_encodes_if_it_is_there(monkeypatch):

@@ -110,6 +110,10 @@ class Cut(Stage):
 
     def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
         check_file(columns)
+        if self.encoder is not None:
+            from curator_video.clips import encoders
+
+            encoders.known(self.encoder, self.codec)
 
     def example_columns(self) -> Mapping[str, Shown]:
         return {"bytes": "video"}

@@ -30,11 +30,23 @@ def chosen(codec: str, encoder: str | None, *, gpu: bool) -> str:
         CuratorError: this FFmpeg has no such encoder, it is one of another codec, or it does not open here.
     """
     if encoder is None:
-        return HARDWARE[codec] if gpu and codec in HARDWARE and not _refused(HARDWARE[codec]) else _checked(SOFTWARE[codec], codec)
-    return _checked(encoder, codec)
+        if gpu and codec in HARDWARE and not _refused(HARDWARE[codec]):
+            return HARDWARE[codec]
+        encoder = SOFTWARE[codec]
+    known(encoder, codec)
+    refused = _refused(encoder)
+    if refused:
+        raise CuratorError(f"encoder: {encoder!r} does not open here ({refused})" + (
+            "; it wants a GPU of NVIDIA with its driver: give the step one (with: {resources: {gpus: 0.2}})" if "nvenc" in encoder else ""))
+    return encoder
 
 
-def _checked(name: str, codec: str) -> str:
+def known(name: str, codec: str) -> None:
+    """Opens nothing, so that it can be asked where the plan is made.
+
+    Raises:
+        CuratorError: this FFmpeg has no such encoder, or it is one of another codec.
+    """
     try:
         found = Codec(name, "w")
     except (FFmpegError, ValueError) as error:
@@ -43,11 +55,6 @@ def _checked(name: str, codec: str) -> str:
                            f"{', '.join(here) or 'none'}") from error
     if found.canonical_name != _CODECS[codec]:
         raise CuratorError(f"encoder: {name!r} encodes {found.canonical_name}, and codec is {codec}")
-    refused = _refused(name)
-    if refused:
-        raise CuratorError(f"encoder: {name!r} does not open here ({refused})" + (
-            "; it wants a GPU of NVIDIA with its driver: give the step one (with: {resources: {gpus: 0.2}})" if "nvenc" in name else ""))
-    return name
 
 
 def _has(name: str) -> bool:
