@@ -187,6 +187,23 @@ def test_a_bar_beside_the_dark_is_known_by_the_other_one():
     assert (found["border_top"], found["border_bottom"]) == (0.125, 0.125)
 
 
+@pytest.mark.parametrize("rows", [slice(8, 60), slice(200, 230)])
+def test_a_bar_with_a_logo_or_words_over_it_is_known_by_the_other_one(rows):
+    pictures = [barred(one, rows=44) for one in pan(4, 60, 3)]
+    for one in pictures:
+        one[rows, 8:56] = 255
+    found = scores(pictures)
+    assert (found["border_top"], found["border_bottom"]) == pytest.approx((44 / 240, 44 / 240))
+
+
+def test_a_dark_floor_is_no_bar_if_nothing_is_dark_above():
+    pictures = pan(4, 60, 3)
+    for one in pictures:
+        one[200:] = 0
+    found = scores(pictures)
+    assert (found["border_top"], found["border_bottom"]) == (0, pytest.approx(40 / 240))
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 12), st.sampled_from([(36, 64), (5, 7), (1, 1)]), st.integers(0, 2**31), st.integers(0, 4))
 @example(4, (1, 1), 0, 0)

@@ -30,8 +30,8 @@ class Hash(Stage):
     are copies if two of their hashes are within 4 bits, and of the shorter clip's hashes 75 % within 10. So a clip inside another is
     one, and clips that share a title or an intro are none, unless it is most of what the shorter one shows. A clip in which nothing
     moves has one hash: it is a copy of what shows the same picture; so may be parts of one shot in which little moves. Pictures of
-    different films of the samples tried have 12 bits and more between them. Missed are copies of a film with bars when something lies
-    over the bars, and mirrored ones.
+    different films of the samples tried have 12 bits and more between them. Missed are mirrored copies, and those of a film with bars
+    where a title covers them.
 
     Source: Zauner 2010, Implementation and Benchmarking of Perceptual Image Hash Functions (DCT based hash); the order of bits is that
     of `imagehash.phash`. That the middle is hashed, and which pictures are kept, is our own.
@@ -40,7 +40,7 @@ class Hash(Stage):
     collapse: int = 8
     most: int = HASHES_MOST
 
-    version = 2
+    version = 3
 
     def __post_init__(self) -> None:
         if not -1 <= self.collapse <= 32:

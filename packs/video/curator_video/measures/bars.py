@@ -8,6 +8,7 @@ LINE_SHARE = 0.98  # of all pixels of a line, over all frames, that are black in
 EDGE_SHARE = 0.3   # of the pixels behind a bar that are ever brighter: a bar ends in a straight line, a dark scene does not
 EDGE_LINES = 3     # within which they must be
 EDGE_STEP = 12     # levels over the highest of a bar by which they must be: a scene that fades into the dark has no edge
+COVERED = 0.75     # of the pixels of a bar that are black at least where a logo or subtitles lie over it, if the opposite one is clear
 LEAST = 0.2        # of a side that is left between bars: less is a dark scene with one light in it
 
 
@@ -47,8 +48,17 @@ def _between(dark: np.ndarray, brightest: np.ndarray, black: int) -> tuple[int, 
         first = 0
     if end < count and bright[end - EDGE_LINES:end].mean(axis=1).max() < EDGE_SHARE:
         end = count
-    if first and end == count:  # the other one has no edge since it is dark behind it, but bars come in pairs
-        end = count - min(first, depths[1]) if depths[1] >= first - 1 else end
+    if first and end == count:
+        end = count - _opposite(first, depths[1], dark[::-1], bright[::-1])
     elif end < count and not first:
-        first = min(count - end, depths[0]) if depths[0] >= count - end - 1 else first
+        first = _opposite(count - end, depths[0], dark, bright)
     return first, end
+
+
+def _opposite(depth: int, black_lines: int, dark: np.ndarray, bright: np.ndarray) -> int:
+    """Lines of the bar opposite to one of `depth` lines, which was not found: there is none, all is dark behind it, or something lies
+    over it. From the outside in."""
+    if black_lines >= depth - 1:
+        return min(depth, black_lines)
+    edge = bright[depth:depth + EDGE_LINES].mean(axis=1).max() >= EDGE_SHARE
+    return depth if edge and dark[:depth].mean() >= COVERED else 0

@@ -46,7 +46,8 @@ an encoder moves what stood still.
 `jump_ratio` finds hard cuts: two frames that hardly correlate (below 0.6), nor after one is shifted, and differ by 4 levels and more,
 when the next 0.16 s do not return to what was before: a flash is no cut. Fades and dissolves are found by `video.shots` only.
 
-`border_*` are black bars of a straight inner edge, in rows and columns where 98 % of all pixels of all frames are black. They
+`border_*` are black bars of a straight inner edge, in rows and columns where 98 % of all pixels of all frames are black; of two
+opposite ones one may have a logo or words over it, if 75 % of it are black. They
 are found to the pixel of the frames given; coloured or blurred sides are none, nor bars beside which all is dark on both sides.
 `video.hash` leaves them out in the same way.
 
@@ -93,7 +94,7 @@ class Signals(Stage):
     sparse = ("black_ratio", "white_ratio", "blank_ratio", "exposure_ratio", "freeze_ratio", "longest_freeze",
               "duplicate_ratio", "true_fps", "jump_ratio", "border_top", "border_bottom", "border_left", "border_right",
               "border_ratio", "content_aspect")
-    version = 3
+    version = 4
 
     def __post_init__(self) -> None:
         chosen(self.only, COLUMNS)  # raises where it names what is none
