@@ -90,8 +90,8 @@ class Decode(Stage):
     `uniform` the ones shown at the middle of `count` equal parts, `keyframes` those that are coded by
     themselves (without `thumbs` nothing else is decoded: some 15 times faster), `all`, `none`. Where pictures
     are rare one comes several times. `size`: pixels of the longer side (`side: short` for the shorter), even
-    numbers, never enlarged; None as they are. Of H.264 and H.265 films whose longer side is larger than that by half or more, pictures
-    to which no other refers are not deblocked. `thumbs`: off, if no stage measures. `max_seconds`: a longer
+    numbers, never enlarged; None as they are. Of H.264 and H.265 films whose longer side is larger than a `size` of it by half or more,
+    pictures to which no other refers are not deblocked. `thumbs`: off, if no stage measures. `max_seconds`: a longer
     record leaves on `dropped`, reason `too_long`; cut films into spans before. `max_mb`: the same for what
     takes more memory, reason `too_large`. `max_pixels`: larger pictures fail. `deinterlace`: make whole pictures of woven ones
     by FFmpeg's bwdif: `auto` where a `comb_ratio` that is there, as of video.shots, is above 0.007. `storage_options`: what the

@@ -66,7 +66,7 @@ class Film:
     the file ends inside what it says.
 
     `longest`: the longer side of the pictures that are wanted. Where those of the file are larger by half or more, H.264 and H.265
-    that no other picture refers to are not deblocked, which is an eighth of decoding; None, and else: each is as coded.
+    that no other picture refers to are not deblocked, which saves a tenth of decoding; None, and else: each is as coded.
 
     `vectors`: frames have the motion vectors of their coding as side data, where FFmpeg gives them.
 
