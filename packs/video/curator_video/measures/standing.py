@@ -42,7 +42,7 @@ def overlays(grey: Callable[[int], np.ndarray], times: np.ndarray) -> list[Found
     spread = Still(np.stack([made[k] for k in list(made)[::max(1, len(made) // MOST_WINDOWS)]]))
     if not spread.tells:
         return None
-    windows = [Still(np.stack([made[k] for k in range(start, start + WINDOW)])) for start in starts.tolist()]
+    windows = [Still(np.stack([made[k] for k in range(start, start + WINDOW)])) for start in starts.tolist()] if len(starts) > 1 else []
     always = spread.boxes()
     passing: list[tuple[Box, list[np.ndarray]]] = []  # a box, and its edges in the windows in which it is found
     for window in windows:
@@ -76,10 +76,9 @@ class Still:
     def __init__(self, pictures: np.ndarray) -> None:
         self.moving = pictures.max(axis=0) - pictures.min(axis=0) > STILL
         self.tells = np.count_nonzero(self.moving) >= MOVES * self.moving.size
-        flat = pictures.reshape(len(pictures), -1)
-        mean = cv2.reduce(flat, 0, cv2.REDUCE_AVG, dtype=cv2.CV_32F).reshape(pictures.shape[1:])
-        across, down = cv2.Sobel(mean, cv2.CV_32F, 1, 0, scale=1 / 4), cv2.Sobel(mean, cv2.CV_32F, 0, 1, scale=1 / 4)
-        self.edges = (cv2.magnitude(across, down) > EDGE) & ~self.moving
+        total = pictures.sum(axis=0, dtype=np.uint16).astype(np.float32)
+        across, down = cv2.Sobel(total, cv2.CV_32F, 1, 0), cv2.Sobel(total, cv2.CV_32F, 0, 1)  # 4 for a level a pixel, of each picture
+        self.edges = (cv2.magnitude(across, down) > 4 * len(pictures) * EDGE) & ~self.moving
 
     def within(self, box: Box) -> np.ndarray:
         """The edges in a box, bool."""
@@ -89,15 +88,21 @@ class Still:
         """Boxes around sharp edges that do not move, beside which the picture does."""
         if np.count_nonzero(self.edges) < LEAST_EDGES:
             return []
-        joined = cv2.morphologyEx(self.edges.view(np.uint8), cv2.MORPH_CLOSE, np.ones(CLOSE[::-1], np.uint8))
+        edges = self.edges.view(np.uint8)
+        joined = cv2.morphologyEx(edges, cv2.MORPH_CLOSE, np.ones(CLOSE[::-1], np.uint8))
         # 16 bits are enough: 384 x 384 pixels have 36,864 parts at most.
-        count, labels, stats, _ = cv2.connectedComponentsWithStats(joined, connectivity=8, ltype=cv2.CV_16U)
-        left, top, width, height = stats[:, :4].T
-        held, area = np.bincount(labels[self.edges], minlength=count), width * height
-        likely = (held >= np.maximum(LEAST_EDGES, LEAST_FILL * area)) & (area <= LARGE * self.edges.size)
-        likely[0] = False  # what is no edge
-        boxes = np.stack([left, top, left + width, top + height], axis=1)[likely].tolist()
-        return [(left, top, right, bottom) for left, top, right, bottom in boxes if _framed((left, top, right, bottom), self.moving)]
+        _, labels = cv2.connectedComponents(joined, connectivity=8, ltype=cv2.CV_16U)
+        places = np.flatnonzero(edges)
+        part = labels.ravel()[places]
+        held = np.bincount(part)
+        boxes = []
+        for label in np.flatnonzero(held >= LEAST_EDGES):
+            down, across = np.divmod(places[part == label], edges.shape[1])
+            left, top, width, height = cv2.boundingRect(np.stack([across, down], axis=1).astype(np.int32))
+            box = left, top, left + width, top + height
+            if LEAST_FILL * width * height <= held[label] and width * height <= LARGE * edges.size and _framed(box, self.moving):
+                boxes.append(box)
+        return boxes
 
 
 def _framed(box: Box, moving: np.ndarray) -> bool:
