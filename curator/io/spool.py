@@ -31,7 +31,7 @@ from curator.io.files.reading import has_read
 from curator.io.payloads import LENGTH, pack, unpack
 from curator.io.units import plan_units
 
-FORMAT = 1  # part of the key of a spooling step: files of another format are made again
+FORMAT = 2  # part of the key of a spooling step: files of another format are made again
 SEGMENTS_BYTES = 8 << 20  # rows that are gathered before they become segments, one a shard
 # compressed: small shards share a unit up to this, for each unit makes files of its own
 SHARDS_BYTES = 4 << 20

@@ -189,6 +189,14 @@ def test_what_is_gathered_is_written_in_pieces(tmp_path):
     assert same(back.rows.to_pylist(), Batch.concat(given).rows.to_pylist())
 
 
+def test_children_of_a_record_share_shards_a_hundred_at_a_time():
+    ids = [f"films/{film}.mp4#{k}" for film in range(50) for k in range(1000)]
+    shards = shard_of(pa.chunked_array([pa.array(ids)]), 16).reshape(50, 10, 100)
+    assert (shards == shards[:, :, :1]).all()
+    assert len(np.unique(shards[0])) > 3  # of one that has many children they are in several
+    assert np.bincount(shards.ravel(), minlength=16).min() > 50_000 / 16 / 2
+
+
 def test_rows_are_copied_once_into_many_shards(tmp_path):
     blobs = [pa.table({"id": [f"{part}:{i}" for i in range(8)], "source": ["s"] * 8, "blob": ["x" * (64 << 10)] * 8})
              for part in range(4)]
