@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from curator_video.shots.boundaries import Boundary, joined, shots_of
 from curator_video.shots.detector import Detector
+from curator_video.shots.pictures import shift, wave
 from curator_video.shots.shots import Shots
 
 from curator import Batch
@@ -92,6 +93,17 @@ def test_hardly_any_pictures(count):
     found = found_in(luma[:count], chroma[:count])
     assert found.boundaries == []
     assert (found.start is None) == (count == 0)
+
+
+@pytest.mark.parametrize("shape", [(36, 64), (35, 64), (36, 63), (35, 63)])
+def test_the_shift_is_that_of_phase_correlation_whatever_the_size(shape):
+    window = np.outer(*(np.hanning(side + 2)[1:-1] for side in shape))
+    for pair in np.random.default_rng(0).normal(0, 40, (20, 2, *shape)).astype(np.float32):
+        one, two = np.fft.fft2(pair * window)
+        product = one.conj() * two
+        peak = np.unravel_index(np.fft.ifft2(product / np.abs(product)).real.argmax(), shape)
+        expected = tuple(at - side if at > side // 2 else at for at, side in zip(peak, shape, strict=True))
+        assert shift(wave(pair[0]), wave(pair[1])) == expected
 
 
 def test_another_threshold_needs_no_decoding():
