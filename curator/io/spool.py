@@ -40,8 +40,6 @@ COMPRESSED_BYTES = 8 << 10  # a column, on average; smaller ones take longer to 
 MAGIC = b"curator-spool-1\n"
 REMEDY = "Remove it: the next run makes it again"
 _PAYLOAD = "_payload:"  # before the name of a payload that travels as a column
-_PLAIN = pa.ipc.IpcWriteOptions(unify_dictionaries=True)
-_WRITE = pa.ipc.IpcWriteOptions(compression="zstd", unify_dictionaries=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,9 +184,10 @@ class SpoolWriter(Writer):
             table = pa.concat_tables(self._waiting.pop(key)).unify_dictionaries()
             rows = max(1, table.num_rows * PIECE_BYTES // max(1, table.nbytes))
             segment = _Segment(output)
-            small = table.nbytes < COMPRESSED_BYTES * table.num_columns
+            zstd = "zstd" if table.nbytes >= COMPRESSED_BYTES * table.num_columns else None
+            options = pa.ipc.IpcWriteOptions(compression=zstd, unify_dictionaries=True)
             with (pa.PythonFile(io.BufferedWriter(segment), mode="w") as file,
-                  pa.ipc.new_file(file, table.schema, options=_PLAIN if small else _WRITE) as writer):
+                  pa.ipc.new_file(file, table.schema, options=options) as writer):
                 for start in range(0, table.num_rows, rows):  # all at once would be there twice
                     writer.write_table(table.slice(start, rows).combine_chunks())
             self._index.append({"shard": shard, "kind": kind, "at": segment.at, "bytes": segment.tell()})
