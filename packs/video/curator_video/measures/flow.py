@@ -48,8 +48,8 @@ def motion(thumbs: np.ndarray | None, times: np.ndarray | None, width: int, heig
         return values
     finder: Any = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)  # `calc` makes the array that its stubs ask for
     finder.setFinestScale(0)
-    places = np.stack([one.ravel() for one in np.meshgrid(*(
-        (np.arange(count) - (count - 1) / 2) * size for count, size in zip(pictures.shape[:0:-1], scale, strict=True)))], dtype=np.float32)
+    across, down = ((np.arange(count) - (count - 1) / 2) * size for count, size in zip(pictures.shape[:0:-1], scale, strict=True))
+    places = np.stack([one.ravel() for one in np.meshgrid(across, down)], dtype=np.float32)
     found = []
     for first in range(0, len(pairs), TOGETHER):
         part = pairs[first:first + TOGETHER]

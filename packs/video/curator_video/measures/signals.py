@@ -29,7 +29,7 @@ a clip are shares of its time: each frame counts as long as it is shown.
 | content_aspect | width / height of what is between the bars | above 0 | |
 
 Down to `jump_ratio` they are measured on every frame, on the thumbnails of 64 x 36 (`thumbs`); the others on up to 32 of the
-sampled `frames`, scaled down to 384 pixels of the longer side.
+sampled `frames`, scaled down to 384 pixels of the longer side; of these the colours are those of single pixels, 90 along that side.
 
 Null: all where there is no frame; what compares frames where there are fewer than 2 (flicker: 3); true_fps and
 duplicate_ratio of less than half a second of motion; flicker of a black clip; sharpness of frames under 3 pixels a side;
