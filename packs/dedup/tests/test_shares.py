@@ -51,6 +51,13 @@ def test_order_and_repeats_do_not_count(lists, random):
     assert np.array_equal(measure.encode(batch(lists))[1], measure.encode(batch(mixed))[1])
 
 
+@given(LISTS, st.sampled_from([0, 2, 4]))
+def test_keys_are_those_of_every_hash_of_a_sketch(lists, distance):
+    measure = SharedHashes(column="h", distance=distance, hashes=9, share=0.5, within=9)
+    _, sketches = measure.encode(batch([*lists, None]))
+    assert np.array_equal(measure.keys(batch([*lists, None]), sketches), Hamming.keys(measure, batch([*lists, None]), sketches))
+
+
 @given(st.lists(st.lists(st.integers(0, 40), min_size=5, max_size=5), max_size=6), st.integers(1, 4))
 def test_equal_keys_of_a_record_become_one(keys, shards):
     row, place, counts, flat = by_shard(np.array(keys, np.uint64).reshape(len(keys), 5), shards, repeats=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -80,6 +80,16 @@ class SharedHashes(Hamming):
         order = np.argsort(again, axis=1, kind="stable")  # each once, then the first again
         words = np.take_along_axis(words, order[..., None], axis=1)
         return present, np.ascontiguousarray(words).view(np.uint8).reshape(sketches.shape)
+
+    def keys(self, batch: Batch, sketches: np.ndarray) -> np.ndarray:
+        """As of `Hamming`; those of the first hash, which fills a sketch, are made once."""
+        if not sketches.size:
+            return super().keys(batch, sketches)
+        self.blocks(8 * sketches.shape[1] // self.hashes)  # raises where all of them would be too many
+        counted = _once(_words(sketches, self.hashes))
+        each = Hamming.keys(replace(self, hashes=1), batch, sketches.reshape(*counted.shape, -1)[counted])
+        place = np.cumsum(counted).reshape(counted.shape) - 1
+        return each[np.where(counted, place, place[:, :1])].reshape(len(sketches), -1)
 
     def similarity(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         first, second = _words(a, self.hashes), _words(b, self.hashes)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import VideoBatch
 
-HASHES_MOST = 128  # a minute at two a second; dedup.near takes up to 136 at a distance of 4 with a share
+HASHES_MOST = 128  # 20 s of what moves fast, minutes of what does not; dedup.near takes up to 136 at a distance of 4 with a share
 
 
 @dataclass(kw_only=True)
