@@ -164,10 +164,12 @@ class _Sound:
     @staticmethod
     def _copied(out: Any, stream: Any, packets: list[Any], zero: Fraction) -> list[Any]:
         track = out.add_stream_from_template(stream, opaque=True)
-        base, tick = stream.time_base, Fraction(1, stream.codec_context.sample_rate)  # a tick of AVI may be a whole packet
-        for packet in packets:
-            packet.pts = packet.dts = round((packet.pts * base - zero) / tick)
-            packet.duration = round((packet.duration or 0) * base / tick)
+        tick = Fraction(1, stream.codec_context.sample_rate)  # a tick of AVI may be a whole packet
+        step, begin = stream.time_base / tick, zero / tick
+        scale, shift, whole = step.numerator * begin.denominator, begin.numerator * step.denominator, step.denominator * begin.denominator
+        for packet in packets:  # whole numbers, as fractions take half of the time of a cut
+            packet.pts = packet.dts = round((packet.pts * scale - shift) / whole)
+            packet.duration = round((packet.duration or 0) * step.numerator / step.denominator)
             packet.time_base, packet.stream = tick, track
         return packets
 
