@@ -193,7 +193,7 @@ def test_no_error_is_swallowed():
 # Physical lines a room, a ratchet: a number falls with the code, and rises only with a feature that needs it. "." are the files
 # beside the rooms.
 LINES = {
-    "api": 2151,
+    "api": 2150,
     "machine": 451,
     "io": 5897,
     "io/tables": 2089,
@@ -233,8 +233,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 14643
-    assert sum(LINES.values()) <= 43242
+    assert sum(LINES[room] for room in SLIM_CORE) <= 14642
+    assert sum(LINES.values()) <= 43241
 
 
 def test_nothing_names_a_machine():

@@ -60,9 +60,8 @@ def shard_values(shards: int) -> np.ndarray:
 
 
 def _bytes(value: Any) -> bytes:
-    if isinstance(value, bytes):
-        return value
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    before, mark, number = (data := str(value).encode("utf-8", "surrogatepass")).rpartition(b"#")
+    data = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
+    before, mark, number = data.rpartition(b"#")
     return before + mark + number[:-2] if mark and number.isdigit() else data
