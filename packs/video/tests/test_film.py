@@ -69,6 +69,15 @@ def test_spans_that_follow_each_other_give_each_picture_once():
         assert [n for span in reversed(spans) for n in numbers(opened, *span)][:15] == list(range(75, 90))
 
 
+@pytest.mark.parametrize("container", ["mp4", "matroska"])
+def test_what_lies_far_ahead_is_jumped_to(container, monkeypatch):
+    decoded, tried = [], Film._tried
+    monkeypatch.setattr(Film, "_tried", lambda self, packet: decoded.append(packet.pts) or tried(self, packet))
+    with Film(film(numbered(1000, 32, 64), 25, container=container, options={"crf": "30", "preset": "ultrafast", "g": "25"})) as opened:
+        assert numbers(opened, 38.0, 38.4) == list(range(950, 960))
+    assert len(decoded) < 100
+
+
 def test_a_walk_that_is_left_may_be_begun_anew():
     with Film(made()) as opened:
         for time, _ in opened.frames(1.0):
