@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from av.video.reformatter import VideoReformatter
 from curator_video.read.film import BadFilm, Film
+from curator_video.read.interlace import unmarked
 from curator_video.read.pixels import Pixels
 
 from packs.video.tests.films import film, number_of, numbered, pan, sine, sound_only, texture
@@ -170,11 +171,42 @@ def test_thumbnails_are_the_mean_of_each_area_also_of_interlaced_and_of_small_pi
     picture = np.repeat(texture(7, rows, columns)[:, :, :1], 3, axis=2)
     with Film(film([picture] * 3, options=options, rotate=rotate)) as opened:
         _, frame = next(opened.frames())
-        assert frame.interlaced_frame == ("flags" in options)
+        assert opened.first.interlaced_frame == ("flags" in options)
         luma = frame.to_ndarray()[:rows].astype(np.float32)
         wanted = cv2.resize(np.rot90(luma, -rotate // 90), (64, 36), interpolation=cv2.INTER_AREA)
         assert np.abs(opened.thumb(frame) - wanted).mean() < 1  # of one field after the other 6 and more
         assert (opened.small(frame)[0] == opened.thumb(frame)).all()
+
+
+def test_what_is_marked_as_interlaced_is_scaled_as_what_is_not():
+    """Fields of a picture that is not woven lie a line apart: one after the other they would be scaled to other places."""
+    marks = {"flags": "+ildct+ilme", "x264-params": "tff=1"}
+    with Film(film([texture(7, 480, 640)] * 3, options={"crf": "0"})) as plain, \
+            Film(film([texture(7, 480, 640)] * 3, options={"crf": "0"} | marks)) as marked:
+        assert marked.first.interlaced_frame
+        assert not plain.first.interlaced_frame
+        (_, one), (_, other) = next(plain.frames()), next(marked.frames())
+        for size in ((640, 480), (384, 216), (64, 36)):
+            assert (plain.upright(one, size) == marked.upright(other, size)).all()
+
+
+@pytest.mark.parametrize("kind", ["rgb24", "bgr0", "yuyv422", "yuvj420p", "yuv420p10le"])
+def test_marks_are_taken_from_pictures_of_every_kind(kind):
+    plain = av.VideoFrame.from_ndarray(texture(7, 480, 640), "rgb24").reformat(format=kind)
+    plain.pts, plain.time_base = 7, Fraction(1, 25)
+    graph = av.filter.Graph()
+    graph.link_nodes(graph.add_buffer(width=640, height=480, format=plain.format, time_base=plain.time_base),
+                     graph.add("setfield", "mode=tff"), graph.add("buffersink")).configure()
+    graph.push(plain)
+    marked = graph.pull()
+    marked.colorspace, marked.color_range = plain.colorspace, plain.color_range
+    assert marked.interlaced_frame
+    ((time, other),) = unmarked([(0.28, marked)])
+    assert (time, other.pts, other.time_base, other.interlaced_frame) == (0.28, 7, Fraction(1, 25), False)
+    pixels, others = (Pixels(0, False, VideoReformatter()) for _ in range(2))
+    assert (pixels.rgb(plain, (384, 216)) == others.rgb(other, (384, 216))).all()
+    for one, two in zip(pixels.small(plain), others.small(other), strict=True):
+        assert (one == two).all()
 
 
 @pytest.mark.parametrize("codec", ["libx264", "libx265"])

@@ -11,10 +11,7 @@ import pytest
 from curator_dedup import DedupNear
 from curator_video.copies.frame_hashes import clip_hashes, picture_hashes
 from curator_video.copies.hash import Hash
-from curator_video.measures.views import spaced
 from curator_video.read.film import Film
-from hypothesis import given
-from hypothesis import strategies as st
 
 from curator.testing import check_stage, run_stage
 from packs.video.tests.clips import barred, clip, clips, thumbs
@@ -177,17 +174,6 @@ def test_bars_do_not_count():
         assert max(apart(one, other) for one, other in zip(*lists, strict=True)) <= 8
     covered = shown([barred(one, rows=20) for one in bare])
     assert clip_hashes(covered["thumbs"], covered["thumb_times"], -1, 19)
-
-
-@given(st.lists(st.floats(0.01, 2), min_size=1, max_size=30), st.floats(0.1, 1.5))
-def test_frames_are_spaced(steps, every):
-    times = np.cumsum(steps)
-    chosen = spaced(times, every)
-    assert chosen[0] == 0
-    assert np.all(np.diff(times[chosen]) >= every - 1e-5)
-    for k in set(range(len(times))) - set(chosen.tolist()):
-        before = chosen[chosen < k].max()
-        assert times[k] - times[before] < every
 
 
 def test_the_stage_keeps_its_contract():

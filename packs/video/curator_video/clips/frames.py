@@ -63,7 +63,7 @@ class Frames(Stage):
     max_pixels: int = 8192 * 8192
     storage_options: dict[str, Any] | None = setting(default=None)
 
-    version = 2
+    version = 3
 
     def __post_init__(self) -> None:
         Choice(self.pick, self.fps, self.count)

@@ -11,7 +11,7 @@ import av
 import cv2
 import numpy as np
 
-from curator_video.measures.views import spaced
+from curator_video.read.sampling import spaced
 
 GAP = 2            # pixels between the pictures of a sheet
 PAPER = 128        # grey: behind a sheet is a light page or a dark one

@@ -25,7 +25,7 @@ class Overlay(Stage):
     first to last and less than a third as wide as the picture) and `text_area` (the rest); `overlays`, a list of the boxes: `left`, `top`,
     `right`, `bottom` (shares of width and height from the left and the top), `share` (of the clip in which it is there).
 
-    Null where too little moves to tell (under 5 % of the picture), or there are not three frames half a second apart: a still
+    Null where too little moves to tell (under 5 % of the picture), or there are not three frames some half a second apart: a still
     scene with a logo cannot be told from one with a sign in it.
 
     What stands for less than two seconds is not found, nor what lies over a part of the picture that does not move (a subtitle
@@ -40,7 +40,7 @@ class Overlay(Stage):
     """
 
     sparse = ("overlay_area", "text_area", "logo_area", "overlays")
-    version = 2
+    version = 3
 
     def contract(self) -> Contract:
         return Contract(needs={"frames", "timestamps"}, adds=COLUMNS)

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import cv2
 import numpy as np
 
-from curator_video.measures.views import spaced
+from curator_video.read.sampling import spaced
 
 STILL = 12             # levels that a pixel that stands still varies by at most
 EDGE = 24.0            # levels a pixel: letters and marks have sharp edges
 WINDOW = 3             # pictures that a text stands for at least
 MOST_WINDOWS = 16      # that are looked at
-SPACED_S = 0.5         # seconds between pictures of a window, or more
+SPACED_S = 0.5         # seconds between pictures of a window, about, or more
 CLOSE = (13, 5)        # pixels across and down, within which edges belong together
 LEAST_EDGES = 40       # pixels of edges that an overlay has
 LEAST_FILL = 0.12      # of its box that they have

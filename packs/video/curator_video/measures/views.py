@@ -9,7 +9,6 @@ import cv2
 import numpy as np
 
 from curator_video.measures.bars import find_bars
-from curator_video.read.sampling import EPSILON_S
 
 BLACK, WHITE = 16, 235    # luma of the thumbnails
 MOST_FRAMES = 32          # that are looked at for colour, sharpness and bars
@@ -90,16 +89,6 @@ class Pictures:
             grey.append(cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY))
             sampled.append(smaller(frame, COLOUR_SIDE, cv2.INTER_NEAREST_EXACT))
         self.grey, self.sampled = np.stack(grey), np.stack(sampled)
-
-
-def spaced(times: np.ndarray, every_s: float) -> np.ndarray:
-    """The numbers of frames that are `every_s` seconds and more after the one before that is taken, the first among them."""
-    chosen, due = [], -np.inf
-    for k, time in enumerate(times):
-        if time >= due - EPSILON_S:
-            chosen.append(k)
-            due = time + every_s
-    return np.array(chosen, int)
 
 
 def rows(pictures: np.ndarray) -> np.ndarray:

@@ -22,7 +22,7 @@ from av.video.reformatter import VideoReformatter
 
 from curator.api.errors import InputError
 from curator.io.files.folder import open_input
-from curator_video.read.interlace import deinterlaced
+from curator_video.read.interlace import deinterlaced, unmarked
 from curator_video.read.pixels import Pixels, matrix_of
 from curator_video.read.sampling import EPSILON_S
 from curator_video.read.tone import HDR
@@ -107,10 +107,10 @@ class Film:
         """Pictures with start_s <= time < end_s, in order, with their times.
 
         Spans that follow each other give each picture once. Going through spans in order is cheapest. `deinterlace`: one whole
-        picture of each that is two fields woven together.
+        picture of each that is two fields woven together. None is marked as interlaced; `first` is as the file marks it.
         """
         pictures = self._span(start_s, end_s)
-        return deinterlaced(pictures) if deinterlace else pictures
+        return deinterlaced(pictures) if deinterlace else unmarked(pictures)
 
     def _span(self, start_s: float, end_s: float | None) -> Iterator[tuple[float, Any]]:
         start, end = start_s - EPSILON_S, math.inf if end_s is None else end_s - EPSILON_S

@@ -79,17 +79,34 @@ def deinterlaced(pictures: Iterable[tuple[float, Any]]) -> Iterator[tuple[float,
     for time, frame in pictures:
         if (frame.width, frame.height, frame.format.name) != shape:
             yield from _out(graph, waiting, last=True)
-            graph, shape = _graph(frame), (frame.width, frame.height, frame.format.name)
+            graph = _graph(frame, "bwdif", "mode=send_frame:parity=auto:deint=all")
+            shape = (frame.width, frame.height, frame.format.name)
         waiting.append((time, frame.pts, frame.time_base, frame.duration))
         graph.push(frame)
         yield from _out(graph, waiting)
     yield from _out(graph, waiting, last=True)
 
 
-def _graph(frame: Any) -> Any:
+def unmarked(pictures: Iterable[tuple[float, Any]]) -> Iterator[tuple[float, Any]]:
+    """The same pictures, none marked as interlaced: of one that is, libswscale scales one field after the other, which fits only
+    what is woven. Whether it is, `Combing` finds."""
+    graph: Any = None
+    shape = None
+    for time, frame in pictures:
+        if frame.interlaced_frame:
+            if (frame.width, frame.height, frame.format.name) != shape:
+                graph, shape = _graph(frame, "setfield", "mode=prog"), (frame.width, frame.height, frame.format.name)
+            graph.push(frame)
+            colours = frame.colorspace, frame.color_range  # of RGB a graph names its own
+            frame = graph.pull()
+            frame.colorspace, frame.color_range = colours
+        yield time, frame
+
+
+def _graph(frame: Any, name: str, options: str) -> Any:
     graph = av.filter.Graph()
     source = graph.add_buffer(width=frame.width, height=frame.height, format=frame.format, time_base=frame.time_base)
-    filter_, sink = graph.add("bwdif", "mode=send_frame:parity=auto:deint=all"), graph.add("buffersink")
+    filter_, sink = graph.add(name, options), graph.add("buffersink")
     source.link_to(filter_)
     filter_.link_to(sink)
     graph.configure()

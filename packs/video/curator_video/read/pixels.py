@@ -75,11 +75,10 @@ class Pixels:
 
     def _at_once(self, frame: Any) -> list[np.ndarray]:
         """Luma and chroma of most pictures that are not large, as small as they are wanted, which libswscale makes in one pass and
-        exactly; else none. Not of what is marked as interlaced, which it makes small one field after the other, nor of what is
-        smaller, where it repeats points."""
+        exactly; else none. Not of what is smaller, where it repeats points."""
         width, height = self._target(THUMB)
         if not height <= frame.height < _ROWS * THUMB[1] or frame.width < width or frame.format.name != "yuv420p" \
-                or frame.color_range == _FULL or frame.interlaced_frame:
+                or frame.color_range == _FULL:
             return []
         way = _AREA_HALF_CHROMA if frame.height >= 2 * height else _AREA
         return _views(_scaled(self._small, frame, width, height, "yuv420p", interpolation=way), 3, np.dtype(np.uint8))

@@ -109,7 +109,9 @@ class Films:
         if self._film is not None and part.data is None and part.path == self._path:
             return self._film
         self._close()
-        self._film = Film(part.path if part.data is None else part.data, self._storage_options, **self._options)  # type: ignore[arg-type]
+        source = part.path if part.data is None else part.data
+        assert source is not None, "a part without a file says that it is wrong"
+        self._film = Film(source, self._storage_options, **self._options)
         self._path = part.path if part.data is None else None
         return self._film
 

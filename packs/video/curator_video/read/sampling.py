@@ -5,8 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
+EARLY_S, EARLY = 0.1, 0.2  # a picture may be early by so much, and by this share of the seconds between, whichever is less
 EPSILON_S = 1e-6  # times are compared to it, as they are sums of float64
 MODES = ("fps", "uniform", "keyframes", "all", "none")
 _USUAL_S = 0.04  # how long a picture is shown if it is the only one
@@ -59,6 +63,22 @@ def chosen(pictures: Iterable[tuple[float, Any]], choice: Choice, begin: float, 
         seen.add(time)
         if choice.pick == "all" or (choice.pick == "keyframes" and frame.key_frame):
             yield time, frame
+
+
+def spaced(times: np.ndarray, every_s: float) -> np.ndarray:
+    """The numbers of pictures about `every_s` seconds apart, the first among them; those farther apart are all taken.
+
+    What is shown at 0, 0.5 and 1 s of 25 pictures a second has the times 0, 0.48 and 1: so the nearest is taken, also where it is
+    early.
+    """
+    early = min(EARLY_S, EARLY * every_s)
+    chosen: list[int] = []
+    due = next(iter(times), 0.0)
+    for k, (time, after) in enumerate(pairwise([*times, math.inf])):
+        if time >= due - EPSILON_S or (time >= due - early and after - due > due - time):
+            chosen.append(k)
+            due = max(due, time - early) + every_s
+    return np.array(chosen, int)
 
 
 @dataclass(frozen=True)

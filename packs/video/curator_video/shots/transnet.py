@@ -46,7 +46,7 @@ class Transnet(Stage):
     resources = MODEL_RESOURCES
     requires = MODELS
     batch_size = 1
-    version = 2
+    version = 3
 
     model: str
     threshold: float = 0.4
