@@ -107,6 +107,17 @@ def test_what_ended_before_a_recut_begins_is_told_apart(tmp_path, run, edited):
         assert " only" not in found.verdict
 
 
+def test_an_input_in_the_folder_of_a_run_is_not_what_it_wrote(tmp_path, run):
+    one = run("one")
+    (tmp_path / "one/mine").mkdir()
+    (tmp_path / "in").rename(tmp_path / "one/mine/in")
+    (tmp_path / "one/mine/in/b.jsonl").unlink()
+    two = load(RECIPE.format(here=f"{tmp_path}/one/mine", out="two", least=4, text="text", write="parquet"))
+    found = compare(one, RunOutput.open(two.run(workers=0).stats["out"]))
+    assert [(moved.before, moved.after, moved.examples) for moved in found.moved] == [("written", None, ["twelve"])]
+    assert "1 in the first only" in found.verdict
+
+
 def test_the_command_says_it_in_text_and_as_json(run):
     one, two = run("one").folder.uri, run("two", least=6).folder.uri
     told = CliRunner().invoke(main, ["compare", one, two])

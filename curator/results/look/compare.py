@@ -145,11 +145,10 @@ def _parts(stage: dict[str, Any]) -> Iterator[tuple[str, int]]:
 
 def _taken(one: RunOutput, two: RunOutput) -> list[str] | None:
     """What of the first the second reads, such as `dropped/quality`, if it reads nothing else."""
-    read, below = {uri for uris in _units(two).values() for uri in uris}, one.folder.path_of("")
-    if not read or not all(uri.startswith(below) for uri in read):
-        return None
-    return [f"{place.kind}/{place.stage}" for place in one.places
-            if not read.isdisjoint(map(one.path_of, (*place.files, *place.tables)))]
+    read = {uri for uris in _units(two).values() for uri in uris}
+    ways = {one.path_of(file): f"{place.kind}/{place.stage}" for place in one.places
+            for file in (*place.files, *place.tables)}
+    return sorted({ways[uri] for uri in read}) if read and read <= ways.keys() else None
 
 
 def _records(first: Any, second: Any, *taken: list[str] | None) -> dict[str, Any]:
