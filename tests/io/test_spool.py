@@ -1,6 +1,7 @@
 """What is spooled comes back exactly: columns, kinds of batches, payloads, shards."""
 
 import json
+import resource
 from dataclasses import dataclass
 
 import numpy as np
@@ -187,6 +188,20 @@ def test_what_is_gathered_is_written_in_pieces(tmp_path):
     assert most < SEGMENTS_BYTES + 2.5 * PIECE_BYTES
     back = Batch.concat(read_back(tmp_path, FileInfo("x/part.spool", file.size_bytes, "key")))
     assert same(back.rows.to_pylist(), Batch.concat(given).rows.to_pylist())
+
+
+@pytest.mark.parametrize("limit", [10, 3 << 20])
+def test_a_spool_that_cannot_grow_says_path_and_remedy_and_leaves_nothing(tmp_path, limit):
+    """Arrow writes on where it closes: what that raises is not the error to report."""
+    writer, before = ToSpool(path=str(tmp_path)).open("part"), resource.getrlimit(resource.RLIMIT_FSIZE)
+    rows = pa.table({"id": [f"{i}" for i in range(1 << 20)], "source": ["s"] * (1 << 20)})
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        with pytest.raises(InputError, match=rf"cannot write {tmp_path}/part.spool: .*ulimit -f unlimited"):
+            writer.write(Batch(rows=rows))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not list(tmp_path.iterdir())
 
 
 def test_children_of_a_record_share_shards_a_hundred_at_a_time():

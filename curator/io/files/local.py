@@ -51,12 +51,16 @@ class Output:
     def __init__(self, uri: str) -> None:
         self.uri, self.closed = uri, False
         self._written = 0
+        self._refused: BaseException | None = None  # why nothing more can be written
 
     def write(self, data) -> int:
+        if self._refused is not None:  # Arrow writes on where it closes, and this is the error to report
+            raise self._refused
         try:
             with explained("write", self.uri):
                 self._write(data)
-        except BaseException:  # what it took of a full disk is free again
+        except BaseException as error:  # what it took of a full disk is free again
+            self._refused = error
             self.abort()
             raise
         count = memoryview(data).nbytes
