@@ -70,6 +70,17 @@ def test_spans_that_follow_each_other_give_each_picture_once():
         assert [n for span in reversed(spans) for n in numbers(opened, *span)][:15] == list(range(75, 90))
 
 
+@pytest.mark.parametrize("container", ["mpeg", "mpegts"])
+def test_spans_out_of_order_have_the_pictures_of_the_whole_film(container):
+    codec, options = ("mpeg2video", {"g": "12", "bf": "2", "q:v": "4"}) if container == "mpeg" else ("libx264", X264)
+    parts = [film(numbered(count, first=first), 25, codec=codec, container=container, options=options)
+             for count, first in (((2550, 0),) if container == "mpeg" else ((500, 2000), (1000, 0)))]  # times of the second begin anew
+    with Film(b"".join(parts)) as opened:
+        whole = [(time, number_of(opened.upright(frame))) for time, frame in opened.frames()]
+        for start in (100.0, 30.0, 17.53, 17.0, 2.5):
+            assert numbers(opened, start, start + 0.4) == [n for time, n in whole if start - 0.001 <= time < start + 0.399]
+
+
 @pytest.mark.parametrize("container", ["mp4", "matroska"])
 def test_what_lies_far_ahead_is_jumped_to(container, monkeypatch):
     decoded, tried = [], Film._tried

@@ -35,7 +35,8 @@ CONTAINERS = ("apng,asf,av1,avi,dv,flv,gif,h264,hevc,ivf,m4v,matroska,webm,mov,m
 MAX_PIXELS = 8192 * 8192
 MAX_STREAMS = 64  # more is a bomb
 _BUFFER = 1 << 16  # bytes of one read
-_INDEXED = ("mov", "matroska")  # where a jump ahead is certain: in mpegts a time may be there twice, in mpeg some pictures have none
+_INDEXED = ("mov", "matroska")  # where a jump ahead is certain
+_UNSURE = ("mpeg", "mpegts")  # where no jump is: some pictures of mpeg have no time, and one of mpegts may be there twice
 _NEAR_S = 3.0  # so far ahead decoding on is cheaper than a jump to the keyframe before
 _BACK_S = (0, 1, 2, 4, 8, 16, 32)  # how much earlier a jump is tried again that came out too late: open GOP, mpegts
 _EARLY_S = 60.0  # before the beginning of a stream, by its header: what lies there is not shown
@@ -313,7 +314,7 @@ class Film:
 
     def _go_to(self, start: float) -> None:
         """Pending is then a picture at `start` or before, unless that is before the first."""
-        if self.by_count:
+        if self.by_count or self.format in _UNSURE:
             self._from_beginning()
             return
         for back in _BACK_S:
