@@ -190,6 +190,17 @@ def test_what_is_gathered_is_written_in_pieces(tmp_path):
     assert same(back.rows.to_pylist(), Batch.concat(given).rows.to_pylist())
 
 
+def test_text_is_compressed_however_many_small_columns_are_beside_it(tmp_path):
+    def size(words):
+        columns = {"id": [f"{i}" for i in range(200)], "source": ["s"] * 200, "text": ["word " * words] * 200}
+        rows = pa.table(columns | {f"score_{i}": np.ones(200) for i in range(25)})
+        writer = ToSpool(path=str(tmp_path)).open(str(words))
+        writer.write(Batch(rows=rows))
+        return writer.close()[0].size_bytes / rows.nbytes
+
+    assert size(10) > 1 > 0.3 > size(100)
+
+
 @pytest.mark.parametrize("limit", [10, 3 << 20])
 def test_a_spool_that_cannot_grow_says_path_and_remedy_and_leaves_nothing(tmp_path, limit):
     """Arrow writes on where it closes: what that raises is not the error to report."""
