@@ -90,6 +90,27 @@ def test_what_lies_far_ahead_is_jumped_to(container, monkeypatch):
     assert len(decoded) < 100
 
 
+@pytest.mark.parametrize("container", ["mp4", "matroska"])
+def test_where_keyframes_lie_far_apart_little_is_decoded_twice(container, monkeypatch):
+    decoded, tried = [], Film._tried
+    monkeypatch.setattr(Film, "_tried", lambda self, packet: decoded.append(packet.pts) or tried(self, packet))
+    options = {"crf": "30", "preset": "ultrafast", "g": "10000"}
+    with Film(film(numbered(1000, 32, 64), 25, container=container, options=options)) as opened:
+        for start in range(1, 40, 4):
+            assert numbers(opened, start, start + 0.2) == list(range(25 * start, 25 * start + 5))
+    assert len(decoded) < 1500  # with a jump to the one keyframe for each span 5000
+
+
+def test_a_jump_into_pictures_that_are_refreshed_little_by_little_misses_nothing():
+    options = {"preset": "fast", "x264-params": "intra-refresh=1:keyint=40:bframes=0"}
+    pictures = [np.roll(one, k, 0) for k, one in enumerate(pan(1, 200, 2, 96, 128))]
+    with Film(film(pictures, 25, options=options)) as opened:
+        whole = {time: opened.upright(frame) for time, frame in opened.frames()}
+        for start in (4.0, 4.6, 7.2):
+            for time, frame in opened.frames(start, start + 0.4):
+                assert (opened.upright(frame) == whole[time]).all(), time
+
+
 def test_a_walk_that_is_left_may_be_begun_anew():
     with Film(made()) as opened:
         for time, _ in opened.frames(1.0):

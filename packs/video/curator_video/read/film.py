@@ -18,6 +18,7 @@ import av
 import numpy as np
 from av.error import FFmpegError
 from av.stream import Discard, Disposition
+from av.video.frame import PictureType
 from av.video.reformatter import VideoReformatter
 
 from curator.api.errors import InputError
@@ -37,7 +38,7 @@ MAX_STREAMS = 64  # more is a bomb
 _BUFFER = 1 << 16  # bytes of one read
 _INDEXED = ("mov", "matroska")  # where a jump ahead is certain
 _UNSURE = ("mpeg", "mpegts")  # where no jump is: some pictures of mpeg have no time, and one of mpegts may be there twice
-_NEAR_S = 3.0  # so far ahead decoding on is cheaper than a jump to the keyframe before
+_NEAR_S = 3.0  # so far ahead decoding on is cheaper than a jump to the keyframe before, if no keyframes farther apart were seen
 _BACK_S = (0, 1, 2, 4, 8, 16, 32)  # how much earlier a jump is tried again that came out too late: open GOP, mpegts
 _EARLY_S = 60.0  # before the beginning of a stream, by its header: what lies there is not shown
 _END_S = 2.0  # of a stream of sound, in which it has a packet
@@ -80,6 +81,7 @@ class Film:
                  skip_frame: str = "DEFAULT", vectors: bool = False, longest: int | None = None) -> None:
         self._max_pixels, self._skip_frame, self._vectors, self._longest = max_pixels, skip_frame, vectors, longest
         self.corrupt = self.backward = 0
+        self._near_s = _NEAR_S
         self.truncated = False
         self.container: Any = None
         self._file = _opened(source, storage_options)
@@ -117,6 +119,8 @@ class Film:
         start, end = start_s - EPSILON_S, math.inf if end_s is None else end_s - EPSILON_S
         if not self._in_reach(start):
             self._go_to(start)
+            if self._pending is not None:  # so far apart are keyframes: a jump ahead by less may lead back to where this one began
+                self._near_s = max(self._near_s, start - self._pending[0])
         while self._pending is not None:
             time, frame = self._pending
             if time >= end:
@@ -310,7 +314,7 @@ class Film:
         if self._last >= start:
             return False
         indexed = self.format in _INDEXED and not self.by_count
-        return self._pending is None or not indexed or self._pending[0] >= start - _NEAR_S
+        return self._pending is None or not indexed or self._pending[0] >= start - self._near_s
 
     def _go_to(self, start: float) -> None:
         """Pending is then a picture at `start` or before, unless that is before the first."""
@@ -326,7 +330,7 @@ class Film:
             except (FFmpegError, OSError):
                 break
             self._restart(self._decoded(jumped=True))
-            if self._pending is not None and self._pending[0] <= start + 2 * EPSILON_S:
+            if self._pending is not None and self._pending[0] <= start + 2 * EPSILON_S and _stands_alone(self._pending[1]):
                 self._last = self._pending[0] - 2 * EPSILON_S
                 return
         self._from_beginning()
@@ -443,6 +447,12 @@ def _pixels(stream: Any) -> int:
 def _chained(first: Any, rest: Iterator[tuple[int | None, Any]]) -> Iterator[tuple[int | None, Any]]:
     yield first.pts, first
     yield from rest
+
+
+def _stands_alone(frame: Any) -> bool:
+    """Whether a picture, the first after a jump, needs none before it. In H.264 that is refreshed little by little each round of that
+    is marked as a keyframe, and begins with a picture of which most is missing."""
+    return frame.key_frame or frame.pict_type not in (PictureType.P, PictureType.B)
 
 
 def _words(error: BaseException) -> str:
