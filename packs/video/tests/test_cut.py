@@ -157,6 +157,14 @@ def test_sound_that_goes_back_is_left_out_as_pictures_are(films):
     assert twice["bytes"] == clips(films["ts"], (8.0, 12.0), method="exact")[0]["bytes"]
 
 
+@pytest.mark.parametrize("method", ["auto", "exact"])
+def test_sound_that_begins_so_late_that_no_header_tells_its_rate_is_kept(method):
+    late = {"options": GOP, "sound": chirp(4), "sound_from": 12.0}
+    row, = clips(film(numbered(400), container="mpegts", **late), (13.0, 15.0), method=method)
+    assert numbers(row["bytes"]) == of(13.0, 15.0, 400)
+    assert abs(offset_ms(heard(row["bytes"], 2.0), heard(film(numbered(400), **late), 16.0), 13.0, 2.0)) < 1
+
+
 def test_joined_clips_are_the_film(films):
     places = [(k * 1.5, (k + 1) * 1.5) for k in range(8)]
     for method in ("auto", "exact"):

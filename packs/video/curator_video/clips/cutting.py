@@ -150,7 +150,8 @@ class _Sound:
         if not found:
             return
         self._end = float((found[-1].pts + (found[-1].duration or 0)) * stream.time_base - zero)
-        if stream.codec_context.codec.canonical_name in _SOUND:
+        context = stream.codec_context
+        if context.codec.canonical_name in _SOUND and context.sample_rate:  # 0: it begins late in an mpegts, and only decoding tells it
             self.packets = self._copied(out, stream, found, zero)
         else:
             self.packets = self._encoded(out, stream, found, zero)
@@ -175,15 +176,15 @@ class _Sound:
 
     @staticmethod
     def _encoded(out: Any, stream: Any, packets: list[Any], zero: Fraction) -> list[Any]:
-        rate = stream.codec_context.sample_rate
+        frames = iter(_decoded(packets))
+        begins = next(frames, None)
+        if begins is None:
+            return []
+        first, rate = begins.time, stream.codec_context.sample_rate  # which the decoder knows by now, if not the header
         layout = "mono" if stream.codec_context.channels == 1 else "stereo"
         resampler = av.AudioResampler("fltp", layout, rate)
-        pieces, first = [], None
-        for frame in _decoded(packets):
-            first = frame.time if first is None else first
-            pieces += [one.to_ndarray() for one in resampler.resample(frame)]
-        pieces += [one.to_ndarray() for one in resampler.resample(None)]
-        if first is None or not pieces:
+        pieces = [one.to_ndarray() for frame in chain([begins], frames, [None]) for one in resampler.resample(frame)]
+        if not pieces:
             return []
         samples = np.concatenate(pieces, axis=1)
         offset = round((first - float(zero)) * rate)
