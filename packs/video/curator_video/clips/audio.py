@@ -67,6 +67,7 @@ class Audio(Stage):
     storage_options: dict[str, Any] | None = setting(default=None)
 
     sparse = ("start_s", "declared_duration", "audio_offset", "decode_note", "parent")
+    version = 2
 
     def __post_init__(self) -> None:
         if self.rate is not None and not 1000 <= self.rate <= 768_000:

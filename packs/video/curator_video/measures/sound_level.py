@@ -37,6 +37,7 @@ class SoundLevel(Stage):
     storage_options: dict[str, Any] | None = setting(default=None)
 
     sparse = ("sound_level", "sound_peak", "silence_ratio")
+    version = 2
 
     def __post_init__(self) -> None:
         if not LEAST_DB < self.silence < 0:

@@ -48,6 +48,7 @@ class Vectors(Stage):
     storage_options: dict[str, Any] | None = setting(default=None)
 
     sparse = ("codec_motion", "codec_motion_patch")
+    version = 2
 
     def __post_init__(self) -> None:
         if not 0 < self.fps <= 1000:

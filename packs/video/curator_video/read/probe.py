@@ -71,6 +71,7 @@ class Probe(Stage):
     sparse = ("sar", "aspect", "rotation", "fps", "fps_nominal", "max_gap", "start_time", "missing_ratio", "hdr",
               "color_primaries", "keyframe_interval", "audio_offset", "subtitle_tracks", "languages", "creation_time",
               "probe_note", "start_s", "vfr", "frame_count", "bit_rate", "bpp", "open_gop", "b_frames")  # the last six without `scan`
+    version = 2
 
     def __post_init__(self) -> None:
         self.at_least(1, "max_pixels")
