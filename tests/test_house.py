@@ -195,7 +195,7 @@ def test_no_error_is_swallowed():
 LINES = {
     "api": 2150,
     "machine": 451,
-    "io": 5909,
+    "io": 5908,
     "io/tables": 2089,
     "sql": 542,
     "registry": 469,
@@ -234,7 +234,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 14642
-    assert sum(LINES.values()) <= 43252
+    assert sum(LINES.values()) <= 43251
 
 
 def test_nothing_names_a_machine():

@@ -4,7 +4,7 @@
 A file belongs to one unit of the phase that writes it. It is a row of segments, each a whole Arrow IPC file
 with rows of one shard, one kind of batch and one schema; then an index of them as JSON, its length and
 `MAGIC`. A reader takes the segments of its shard, and of these only the columns that it wants. Payloads are
-binary columns. Segments with large columns are compressed (zstd).
+binary columns. Segments of large columns, or of text, are compressed (zstd).
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ SEGMENTS_BYTES = 8 << 20  # rows that are gathered before they become segments, 
 SHARDS_BYTES = 4 << 20
 PIECE_BYTES = 4 << 20  # of a batch that is read back, about
 COMPRESSED_BYTES = 8 << 10  # a column, on average; smaller ones take longer to compress than they save
-COMPRESSED_TEXT_BYTES = 64 << 10  # a column of text: that saves half of it, whatever is beside it
 MAGIC = b"curator-spool-1\n"
 REMEDY = "Remove it: the next run makes it again"
 _PAYLOAD = "_payload:"  # before the name of a payload that travels as a column
@@ -185,7 +184,7 @@ class SpoolWriter(Writer):
             table = pa.concat_tables(self._waiting.pop(key)).unify_dictionaries()
             rows = max(1, table.num_rows * PIECE_BYTES // max(1, table.nbytes))
             segment = _Segment(output)
-            options = pa.ipc.IpcWriteOptions(compression="zstd" if _has_large(table) else None,
+            options = pa.ipc.IpcWriteOptions(compression="zstd" if _is_worth_compressing(table) else None,
                                              unify_dictionaries=True)
             with (pa.PythonFile(io.BufferedWriter(segment), mode="w") as file,
                   pa.ipc.new_file(file, table.schema, options=options) as writer):
@@ -213,11 +212,11 @@ class SpoolWriter(Writer):
             self._output.abort()
 
 
-def _has_large(table: pa.Table) -> bool:
-    """Whether columns are so large that to compress them is worth its time."""
+def _is_worth_compressing(table: pa.Table) -> bool:
+    """Whether its columns are large, or half of it is text, of which half is saved."""
     texts = (c for c in table.columns if pa.types.is_string(c.type) or pa.types.is_large_string(c.type))
     return (table.nbytes >= COMPRESSED_BYTES * table.num_columns
-            or any(column.nbytes >= COMPRESSED_TEXT_BYTES for column in texts))
+            or 2 * sum(column.nbytes for column in texts) >= table.nbytes)
 
 
 def to_table(batch: Batch) -> pa.Table:
