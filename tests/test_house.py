@@ -202,7 +202,7 @@ LINES = {
     "models": 1181,
     "ngrams": 368,
     "pipeline": 1135,
-    "stages": 2472,
+    "stages": 2470,
     "engine": 3932,
     "recipe": 1668,
     "worker": 2283,
@@ -234,7 +234,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 14642
-    assert sum(LINES.values()) <= 43251
+    assert sum(LINES.values()) <= 43249
 
 
 def test_nothing_names_a_machine():

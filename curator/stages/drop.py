@@ -65,10 +65,8 @@ class Drop(Stage):
 
     def process(self, batch: Batch) -> Outputs:
         reasons = sql.evaluate(self._conditions, batch.rows)
-        if reasons.null_count == len(batch):
-            return Outputs(out=batch)
         gone = batch.filter(reasons.is_valid()).with_reason(reasons.drop_null().to_pylist())
-        return Outputs(out=batch.filter(reasons.is_null()), dropped=gone)
+        return Outputs(out=batch.filter(reasons.is_null()) if len(gone) else batch, dropped=gone)
 
 
 def _join(conditions: dict[str, str], reason: str, condition: str) -> None:

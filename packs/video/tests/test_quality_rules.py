@@ -48,7 +48,7 @@ def measured(batch):
 def reasons(*given, fps=25.0):
     """Why each clip is dropped, None if it stays."""
     scored = measured(clips(*[clip(one, fps) for one in given]))
-    dropped = Drop(rules=str(RULES)).process(scored).get("dropped", scored.take([]).with_reason("none"))
+    dropped = Drop(rules=str(RULES)).process(scored)["dropped"]
     found = dict(zip(dropped.column("id"), dropped.column("reason"), strict=True))
     return [found.get(i) for i in scored.column("id")]
 
