@@ -139,10 +139,10 @@ class WorkingStep:
             outputs = Outputs(absorbed=outputs.absorbed, counts=outputs.counts, inner=outputs.inner)
             while answers:
                 port, answer = answers.popleft()
+                account.saw(port, answer)
                 if check and port not in SIDE_OUTPUTS:
                     self.check_columns(answer)
                     self.check_adds(answer)
-                account.saw(port, answer)
                 kept.append((port, answer))
                 if kept_bytes <= BUFFERED_BYTES and (kept_bytes or len(kept) > 1):  # one alone is no matter
                     kept_bytes += answer.nbytes

@@ -292,13 +292,14 @@ def test_an_answer_without_an_id_is_told():
 
 
 @pytest.mark.parametrize("port", ["out", "dropped"])
-def test_an_answer_that_takes_the_id_of_a_record_is_told_also_behind_the_first(port):
+@pytest.mark.parametrize(("lost", "number"), [("b", 1), ("c", 2)])  # in the first call, and behind it
+def test_an_answer_that_takes_the_id_of_a_record_is_told_with_the_record(port, lost, number):
     @stage(batch_size=2)
     def loses_ids(batch):
-        ids = [None if text == "c" else id for id, text in zip(batch.column("id"), batch.column("text"), strict=True)]
+        ids = [None if text == lost else id for id, text in zip(batch.column("id"), batch.column("text"), strict=True)]
         return Outputs({port: batch.with_columns({"id": pa.array(ids, pa.string())})})
 
-    with pytest.raises(CallFailed, match=r"stage 's0': answered 1 of 2 rows with the id null: .* \(records u0:2\)") as failed:
+    with pytest.raises(CallFailed, match=rf"stage 's0': answered 1 of 2 rows with the id null: .* \(records u0:{number}\)") as failed:
         answer(runner(loses_ids), texts("a", "b", "c", "d"))
     assert failed.value.failed.fatal
 
