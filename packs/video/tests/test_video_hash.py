@@ -157,8 +157,19 @@ def test_a_still_has_one_hash_and_no_clip_more_than_asked():
     assert len(hashed(still, collapse=-1).column("phash")[0]) == 9
     many = shown([texture(seed, 60, 80) for seed in range(30)])
     assert hashed(many).column("phash_times")[0] == sorted(hashed(many).column("phash_times")[0])
-    assert len(hashed(many, most=19).column("phash")[0]) == 19
-    assert hashed(many, most=3).column("phash_times") == [[2.0, 7.0, 12.0]]
+    assert hashed(many, most=19).column("phash_times") == [[float(second) for second in range(15)]]
+    assert hashed(many, most=3).column("phash_times") == [[0.0, 8.0]]
+    assert len(hashed(many, most=1).column("phash")[0]) == 1
+
+
+@pytest.mark.parametrize("copy", [lambda made: [half(one) for one in made], lambda made: made[25:],
+                                  lambda made: pan(19, 50, 2, 120, 160) + made])
+def test_copies_of_a_long_clip_that_moves_fast_are_found(copy):
+    """Of the picture every .25 s of both, as every one that changes is too many."""
+    pictures = pan(18, 800, 4, 120, 160)
+    lists = hashed(*(shown(one, 1 / FPS) for one in (pictures, copy(pictures))))
+    assert len(clip_hashes(*shown(pictures, 1 / FPS).values(), 8, 9999)) > 3 * 128 > 128 >= max(map(len, lists.column("phash")))
+    assert len(run_stage(DedupNear(**NEAR), lists)["duplicate"]) == 1
 
 
 def test_pictures_are_hashed_alike_however_many_there_are():

@@ -6,11 +6,13 @@ import numpy as np
 
 from curator_video.measures.bars import find_bars
 from curator_video.measures.views import BLACK_THUMB
+from curator_video.read.sampling import spaced
 
 COUNT = 8                # frequencies a side that are compared
 MIDDLE = 0.7             # of each side of the picture that is hashed: logos, marks and subtitles lie outside
 LEAST_FREQUENCY = 3.0    # levels by which two thirds of the frequencies must differ from their median: less is noise
 AT_ONCE = 512            # pictures that are transformed at a time
+THINNED_S = 0.125        # seconds between pictures where there are too many hashes: twice that where there are still, and so on
 
 
 def clip_hashes(thumbs: np.ndarray, times: np.ndarray, collapse: int, most: int) -> list[tuple[float, bytes]]:
@@ -22,13 +24,21 @@ def clip_hashes(thumbs: np.ndarray, times: np.ndarray, collapse: int, most: int)
     if box is None:
         return []
     hashes, clear = picture_hashes(thumbs, box)
+    times, hashes = times[clear], hashes[clear]
+    kept, every_s = _changed(times, hashes, collapse), THINNED_S
+    while len(kept) > most:
+        some = spaced(times, every_s)  # by the clock, so that those of a copy are the same pictures
+        kept, every_s = _changed(times[some], hashes[some], collapse), 2 * every_s
+    return [(time, one.to_bytes(8)) for time, one in kept]
+
+
+def _changed(times: np.ndarray, hashes: np.ndarray, collapse: int) -> list[tuple[float, int]]:
+    """Time and hash of the first picture, and of those that differ from the last kept one by more than `collapse` bits."""
     kept: list[tuple[float, int]] = []
-    for time, one in zip(times[clear].tolist(), hashes[clear].tolist(), strict=True):
+    for time, one in zip(times.tolist(), hashes.tolist(), strict=True):
         if not kept or (kept[-1][1] ^ one).bit_count() > collapse:
             kept.append((time, one))
-    if len(kept) > most:
-        kept = [kept[k] for k in np.round((np.arange(most) + 0.5) * len(kept) / most - 0.5).astype(int)]
-    return [(time, one.to_bytes(8)) for time, one in kept]
+    return kept
 
 
 def picture_hashes(pictures: np.ndarray, box: tuple[int, int, int, int]) -> tuple[np.ndarray, np.ndarray]:
