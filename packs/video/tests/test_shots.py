@@ -54,6 +54,13 @@ def test_a_shot_of_half_a_second_in_another_is_one(speed):
     assert [(round(one.start * FPS), one.kind) for one in joined(found.boundaries, 0.4)] == [(30, "cut"), (40, "cut")]
 
 
+@pytest.mark.parametrize("seed", [1, 3, 6, 7])
+def test_two_shots_of_a_fifth_of_a_second_in_another_are_two(seed):
+    around, one, two = (pan(3 * seed + k, count, step) for k, count, step in ((1, 60, 0.3), (2, 5, 10), (3, 5, 10)))
+    found = found_in(*thumbs_of(np.clip(np.concatenate([around[:30], one, two, around[30:]]), 0, 255).astype(np.uint8)))
+    assert [(round(one.start * FPS), one.kind) for one in joined(found.boundaries, 0.4)] == [(30, "cut"), (35, "cut"), (40, "cut")]
+
+
 def test_it_knows_the_same_whatever_the_block_and_only_needs_a_window():
     luma, chroma = thumbs_of(drawn("hard"))
     long = np.concatenate([luma] * 6), np.concatenate([chroma] * 6)

@@ -62,7 +62,7 @@ class Clips(Stage):
 
     batch_size = 1
     sparse = Decode.sparse
-    version = 7
+    version = 8
 
     def __post_init__(self) -> None:
         for name in ("by", "threshold"):

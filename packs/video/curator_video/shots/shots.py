@@ -71,7 +71,7 @@ class Shots(Stage):
 
     batch_size = 1
     sparse = ("flash_count", "blank_ratio", "start_s")
-    version = 8
+    version = 9
 
     def __post_init__(self) -> None:
         if not FLOOR <= self.threshold < 1:
