@@ -9,10 +9,15 @@ from curator_dedup import DedupNear
 from curator_dedup.near.measures import Hamming
 from curator_dedup.near.shares import SharedHashes
 from curator_dedup.near.sketch import by_shard
+from curator_dedup.near.stream import NearStream
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow.parquet import write_table
 
 from curator import Batch, RecipeError
+from curator.api.stage import Context
+from curator.front import from_source
+from curator.stages import Parquet, ToParquet
 from curator.testing import run_stage
 
 NEAR = st.builds(lambda base, bits: (base ^ sum(1 << bit for bit in bits)).to_bytes(8),
@@ -106,6 +111,36 @@ def test_records_of_which_two_hashes_are_near_meet():
 
 def flipped(value, count, rng):
     return (int.from_bytes(value) ^ sum(1 << int(bit) for bit in rng.choice(64, count, replace=False))).to_bytes(8)
+
+
+@pytest.fixture(scope="module")
+def titled():
+    """Lists of a title and one hash more: forty pairs of different ones, and of each pair a copy of the second, which is far enough from
+    it that only the title brings them together."""
+    rng = np.random.default_rng(6)
+    titles, others = ([rng.bytes(7) + bytes([last]) for _ in range(80)] for last in (0, 255))  # which is first
+    known = [[titles[number // 2], other] for number, other in enumerate(others)]
+    return known, [[title, flipped(other, 9, rng)] for title, other in known[1::2]]
+
+
+TITLED = {"column": "h", "distance": 4, "hashes": 128, "share": 0.75, "within": 10}
+
+
+def test_one_record_is_not_all_that_a_stream_looks_at_under_a_key(titled):
+    stage = NearStream(measure=DedupNear(**TITLED)._measure)
+    stage.setup(Context())
+    known, copies = titled
+    assert len(stage.process(batch(known))["out"]) == 80
+    assert stage.process(batch(copies))["duplicate"].column("duplicate_of") == [f"{number:03}" for number in range(1, 80, 2)]
+
+
+def test_one_record_is_not_all_that_is_looked_at_in_an_index(titled, tmp_path):
+    for name, lists in zip(("known", "copies"), titled, strict=True):
+        rows = batch(lists).rows.drop_columns(["source"])
+        write_table(rows.set_column(0, "id", pa.array([f"{name} {number}" for number in range(len(lists))])), tmp_path / f"{name}.parquet")
+        made = from_source(Parquet(path=str(tmp_path / f"{name}.parquet"))) >> DedupNear(**TITLED, index=str(tmp_path / "index"))
+        result = (made >> ToParquet(path=str(tmp_path / f"out {name}"))).run(workers=0)
+    assert result.records["duplicate"] == 40
 
 
 def test_without_a_share_nothing_changes():

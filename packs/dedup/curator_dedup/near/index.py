@@ -26,7 +26,7 @@ from curator.api.errors import InputError
 from curator.api.stage import Contract, Outputs, Sink, Stage, Writer, WrittenFile, setting
 from curator.io.files.folder import Folder
 from curator_dedup.near.sketch import bucket_keys
-from curator_dedup.shared.arrays import distinct, pairs_of_key
+from curator_dedup.shared.arrays import by_key, distinct, pairs_of_key
 from curator_dedup.shared.rows import digests
 
 PIN = "index.json"
@@ -153,14 +153,13 @@ class IndexWriter(Writer):
         name = f"{self.name}-{len(self._files) // 2:04}"
         keys = np.frombuffer(b"".join(table.column("keys").to_pylist()),
                              dtype=np.uint64).reshape(len(table), -1)
-        order = np.argsort(keys.ravel(), kind="stable")
-        numbers = np.repeat(np.arange(len(table), dtype=np.uint32), keys.shape[1])
+        keys, numbers = by_key(keys.ravel(), np.repeat(np.arange(len(table), dtype=np.uint32), keys.shape[1]))
         encoded, named = (pa.BufferOutputStream(),
                           table.select(_ROWS).replace_schema_metadata({_MADE_BY: self.made_by}))
         with pa.ipc.new_file(encoded, named.schema) as writer:
             writer.write_table(named)
         self._write(f"{name}.rows", memoryview(encoded.getvalue()), len(table))
-        self._write(f"{name}.keys", keys.ravel()[order].tobytes() + numbers[order].tobytes(), 0)
+        self._write(f"{name}.keys", keys.tobytes() + numbers.tobytes(), 0)
 
     def _write(self, name: str, data: Any, rows: int) -> None:
         output = self.folder.open_file(name, "wb")

@@ -15,7 +15,7 @@ from curator.api.errors import InputError
 from curator.api.keys import record_keys, units
 from curator.api.stage import Context, Contract, Outputs, Snapshot, Stateful
 from curator_dedup.near.sketch import bucket_keys
-from curator_dedup.shared.arrays import distinct, grown, pairs_of_key
+from curator_dedup.shared.arrays import by_key, distinct, grown, pairs_of_key
 from curator_dedup.shared.clusters import cluster_keys, cluster_names
 from curator_dedup.shared.rows import digests
 
@@ -39,6 +39,7 @@ class NearStream(Stateful):
     scope: str | None = None
 
     name = "stream"
+    version = 2
 
     def contract(self) -> Contract:
         return Contract(needs=self.measure.needs() | ({self.scope} if self.scope else set()))
@@ -139,14 +140,13 @@ class Postings:
         self._runs: list[tuple[np.ndarray, np.ndarray]] = []
 
     def add(self, keys: np.ndarray, numbers: np.ndarray) -> None:
-        """`keys`: uint64 [m]; `numbers`: uint32 [m], of the record that has each."""
+        """`keys`: uint64 [m]; `numbers`: uint32 [m], ascending, of the record that has each."""
         if not len(keys):
             return
         while self._runs and len(self._runs[-1][0]) < 2 * len(keys):
             before = self._runs.pop()
             keys, numbers = np.concatenate([before[0], keys]), np.concatenate([before[1], numbers])
-        order = np.argsort(keys, kind="stable")
-        self._runs.append((keys[order], numbers[order]))
+        self._runs.append(by_key(keys, numbers))
 
     def find(self, keys: np.ndarray, most: int = LOOK_AT) -> tuple[np.ndarray, np.ndarray]:
         """Pairs (row of `keys` [n, bands], number) that share a key, each once, sorted; of a key at most

@@ -69,6 +69,19 @@ def mix(values: Any) -> Any:
         return values ^ (values >> np.uint64(31))
 
 
+def by_key(keys: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Keys in ascending order, and the number of who has each. Who has one several times, as of a list of hashes the first of which
+    fills a sketch, is there once: else it would be all that is looked at under this key.
+
+    `numbers`: those of one key must be in ascending order.
+    """
+    order = np.argsort(keys, kind="stable")
+    keys, numbers = keys[order], numbers[order]
+    once = np.ones(len(keys), dtype=bool)
+    once[1:] = (keys[1:] != keys[:-1]) | (numbers[1:] != numbers[:-1])
+    return (keys, numbers) if once.all() else (keys[once], numbers[once])
+
+
 def pairs_of_key(there: np.ndarray, numbers: np.ndarray, keys: np.ndarray, rows: np.ndarray,
                  most: int) -> np.ndarray:
     """Pairs that share a key, the row in the high half and the number in the low one; int64. Of a key the
