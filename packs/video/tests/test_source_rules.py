@@ -6,6 +6,7 @@ from pathlib import Path
 
 import curator_video
 import numpy as np
+import pyarrow as pa
 import pytest
 from curator_video.read.probe import COLUMNS, Probe
 
@@ -39,6 +40,16 @@ def test_rules_name_their_source_and_read_what_probe_gives():
 def test_a_plain_film_passes():
     assert reason(film(pan(1, 60, 2, 256, 320), 25, options=X264)) is None
     assert reason(some_of(70)) is None
+
+
+@pytest.mark.parametrize(("codec", "options", "least"), [
+    ("libx264", X264, 0.02), ("libx265", {"crf": "28", "preset": "ultrafast", "x265-params": "log-level=none"}, 0.01),
+    ("libsvtav1", {"crf": "40", "preset": "12"}, 0.01)])
+def test_newer_codecs_may_have_half_the_bits(codec, options, least):
+    probed = run_stage(Probe(), films(film(pan(1, 60, 2, 256, 320), 25, codec=codec, options=options)))["out"]
+    for bpp, passes in ((least + 0.001, True), (least - 0.001, False)):
+        answer = Drop(rules=FILE).process(probed.with_columns({"bpp": pa.array([bpp], pa.float32())}))
+        assert (len(answer["out"]), list(answer["dropped"].column("reason")) if not passes else []) == (passes, [] if passes else ["low_bits"])
 
 
 @pytest.mark.parametrize(("why", "made"), [
