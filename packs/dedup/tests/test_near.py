@@ -188,7 +188,9 @@ def test_a_recipe_names_what_is_wrong(tmp_path, files):
     text = "read: {{parquet: {{path: {}}}}}\nsteps:\n  - dedup.near: {}\nwrite: {{parquet: {{path: {}}}}}\n"
     for parameters, said in (("{column: minhsh}", "minhsh"), ("{treshold: 0.8}", "threshold"), ("{keep: longst}", "longest"),
                              ("{radius: 0}", "radius"), ("{column: text}", "text"), ("{threshold: 1.5}", "threshold"),
-                             ("{hashes: 8}", "distance")):
+                             ("{hashes: 8}", "distance"), ("{shingles: words}", "only verify: exact reads shingles"),
+                             ("{distance: 4, threshold: 2}", "threshold does not apply, as bit hashes are compared by distance"),
+                             ("{distance: 4, rows: 3}", "rows does not apply"), ("{distance: 4, verify: exact}", "verify does not apply")):
         recipe = tmp_path / "recipe.yaml"
         recipe.write_text(text.format(files / "*.parquet", parameters, tmp_path / "out"))
         with pytest.raises(RecipeError, match=said):

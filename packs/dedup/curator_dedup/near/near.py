@@ -82,9 +82,11 @@ class DedupNear(Composite):
         if self.index is not None and self.verify == "exact":
             raise RecipeError("dedup.near: an index keeps signatures, not shingles; leave out verify or "
                               "index")
-        if self.distance is not None and self.verify == "exact":
-            raise RecipeError("dedup.near: bit hashes have no shingles to verify by; leave out verify or "
-                              "distance")
+        if self.distance is not None:
+            self._check_usual("bit hashes are compared by distance", threshold=0.8, bands=None, rows=None,
+                              verify="signature")
+        if self.verify == "signature":
+            self._check_usual("only verify: exact reads shingles", shingles="shingles")
         if self.distance is None and self.hashes != 1:
             raise RecipeError("dedup.near: hashes is for bit hashes, which are compared by distance: set "
                               "distance, or leave out "
@@ -104,6 +106,12 @@ class DedupNear(Composite):
         check_clustering("dedup.near", self.radius, self.shards, self.alarm_above)
         self._keep = Keep.parse(self.keep)
         self._measure = self._measured()
+
+    def _check_usual(self, why: str, **usual: Any) -> None:
+        """Refuse what would say nothing here."""
+        for name, value in usual.items():
+            if getattr(self, name) != value:
+                raise RecipeError(f"dedup.near: {name} does not apply, as {why}; leave out {name}")
 
     def _measured(self) -> Measure:
         if self.distance is not None and self.share is not None:
