@@ -436,7 +436,9 @@ class Runner:
 def _set_up(step: Step, method: Callable[[Context], None], ctx: Context) -> None:
     try:
         method(ctx)
-    except CuratorError:
+    except StageError:
         raise
+    except CuratorError as error:
+        raise StageError(step.name, str(error)) from error
     except Exception as error:
         raise StageError(step.name, f"{method.__name__} failed: {error}\n{traceback.format_exc()}") from error

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from curator import Stage
+from curator import CuratorError, Stage
 from curator.api.errors import RunStopped
 from curator.cli.main import main
+from curator.pipeline.plan import make_plan
 from curator.trial.preview import preview
-from tests.engine.small_stages import Loses, NoSetup, Trouble, kept_aside, lines, sink_in, wait_until, write_lines, written
+from tests.engine.small_stages import Loses, NoSetup, Shout, Trouble, kept_aside, lines, sink_in, wait_until, write_lines, written
 
 MODES = pytest.mark.parametrize("workers", [0, 2])
 HERE = str(Path(__file__))
@@ -82,6 +83,27 @@ def test_the_next_attempt_does_these_units_again_and_no_row_lies_there_twice(tmp
     rows = evidence(tmp_path / "out", finished.stats)
     assert len({row["id"] for row in rows}) == 80
     accounts(finished.stats)
+
+
+@dataclass(kw_only=True)
+class Wants(Stage):
+    """Wants what is not here, and says so on purpose."""
+
+    def setup(self, ctx):
+        raise CuratorError("model: none is here; give one")
+
+    def process(self, batch):
+        return batch
+
+
+@MODES
+def test_of_fused_steps_the_one_that_cannot_be_set_up_is_named(tmp_path, workers):
+    texts = write_lines(tmp_path / "in", a=["fine"])
+    made = lines(texts) >> Shout() >> Wants() >> sink_in(tmp_path)
+    assert ["shout", "wants"] in [[step.name for step in one.steps] for phase in make_plan(made).phases for one in phase.operators]
+    result = made.run(check=False, workers=workers)
+    assert result.first_errors[0].stage == "wants"
+    assert "cannot be set up: stage 'wants': model: none is here; give one" in result.stats["message"]
 
 
 @MODES
@@ -166,8 +188,9 @@ SCRIPT = """
 import sys
 from dataclasses import dataclass
 sys.path.insert(0, {here!r})
-from curator import Stage
+from curator import CuratorError, Stage
 from curator.cli.main import main
+from curator.pipeline.plan import make_plan
 from tests.engine.small_stages import *
 
 @dataclass(kw_only=True)

@@ -16,7 +16,7 @@ from curator_video.clips import encoders
 from curator_video.clips.cut import Cut
 from curator_video.read.film import Film
 
-from curator import Batch, CuratorError
+from curator import Batch, CuratorError, RecipeError, load
 from curator.testing import check_stage, run_stage
 from packs.video.tests.films import film, number_of, numbered, pan
 
@@ -301,6 +301,15 @@ def test_encoders_that_are_not_here_say_so(films):
         run_stage(Cut(encoder="libx265"), spans(films["mp4"], (0, 1)))
     with pytest.raises(CuratorError, match="no 'libx266'"):  # before a film is read, however many stages come before
         Cut(encoder="libx266").check({"path": pa.string()})
+
+
+def test_an_encoder_of_gpus_in_a_step_without_one_is_refused_before_a_film_is_read(tmp_path, films):
+    (tmp_path / "a.mp4").write_bytes(films["mp4"])
+    recipe = f"read: {{video.files: {{path: {tmp_path}/*.mp4}}}}\nsteps:\n  - video.cut: {{encoder: h264_nvenc}}\nwrite: {{parquet: {{path: {tmp_path}/out}}}}"
+    with pytest.raises(RecipeError, match=r"'h264_nvenc' does not open in a step without a GPU; it wants .* give the step one") as raised:
+        load(recipe).plan()
+    assert "steps[0].video.cut: stage 'cut'" in str(raised.value)
+    Cut(encoder="h264_nvenc").with_(resources={"gpus": 0.2}).check({"path": pa.string()})
 
 
 def test_a_gpu_encodes_if_it_is_there(monkeypatch):

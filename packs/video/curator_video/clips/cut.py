@@ -114,6 +114,7 @@ class Cut(Stage):
             from curator_video.clips import encoders
 
             encoders.known(self.encoder, self.codec)
+            encoders.check_gpu(self.encoder, self.resources)
 
     def example_columns(self) -> Mapping[str, Shown]:
         return {"bytes": "video"}

@@ -11,10 +11,12 @@ import av
 from av.codec import Codec
 from av.error import FFmpegError
 
-from curator.api.errors import CuratorError
+from curator.api.errors import CuratorError, RecipeError
+from curator.api.resources import Resources
 from curator_video.clips.speeds import CRF, PRESETS
 
 SOFTWARE = {"h264": "libx264", "h265": "libx265", "vp9": "libvpx-vp9", "av1": "libsvtav1"}
+_GIVE = "; it wants a GPU of NVIDIA with its driver: give the step one (with: {resources: {gpus: 0.2}})"
 HARDWARE = {"h264": "h264_nvenc", "h265": "hevc_nvenc", "av1": "av1_nvenc"}  # NVIDIA's chips encode no VP9
 _CODECS = {"h264": "h264", "h265": "hevc", "vp9": "vp9", "av1": "av1"}  # as FFmpeg names them
 # Other names for the same: from the fastest to the slowest, as x264's presets go.
@@ -36,8 +38,7 @@ def chosen(codec: str, encoder: str | None, *, gpu: bool) -> str:
     known(encoder, codec)
     refused = _refused(encoder)
     if refused:
-        raise CuratorError(f"encoder: {encoder!r} does not open here ({refused})" + (
-            "; it wants a GPU of NVIDIA with its driver: give the step one (with: {resources: {gpus: 0.2}})" if "nvenc" in encoder else ""))
+        raise CuratorError(f"encoder: {encoder!r} does not open here ({refused})" + (_GIVE if "nvenc" in encoder else ""))
     return encoder
 
 
@@ -45,16 +46,26 @@ def known(name: str, codec: str) -> None:
     """Opens nothing, so that it can be asked where the plan is made.
 
     Raises:
-        CuratorError: this FFmpeg has no such encoder, or it is one of another codec.
+        RecipeError: this FFmpeg has no such encoder, or it is one of another codec.
     """
     try:
         found = Codec(name, "w")
     except (FFmpegError, ValueError) as error:
         here = [one for one in sorted({SOFTWARE[codec], *([HARDWARE[codec]] if codec in HARDWARE else [])}) if _has(one)]
-        raise CuratorError(f"encoder: the FFmpeg of this PyAV ({av.__version__}) has no {name!r}; for {codec} it has "
-                           f"{', '.join(here) or 'none'}") from error
+        raise RecipeError(f"encoder: the FFmpeg of this PyAV ({av.__version__}) has no {name!r}; for {codec} it has "
+                          f"{', '.join(here) or 'none'}") from error
     if found.canonical_name != _CODECS[codec]:
-        raise CuratorError(f"encoder: {name!r} encodes {found.canonical_name}, and codec is {codec}")
+        raise RecipeError(f"encoder: {name!r} encodes {found.canonical_name}, and codec is {codec}")
+
+
+def check_gpu(name: str, resources: Resources) -> None:
+    """A worker of a step without a GPU sees none, also where there is one.
+
+    Raises:
+        RecipeError: the encoder wants one, and the step has none.
+    """
+    if "nvenc" in name and not (resources.gpus or resources.gpu_memory_gb):
+        raise RecipeError(f"encoder: {name!r} does not open in a step without a GPU{_GIVE}")
 
 
 def _has(name: str) -> bool:
