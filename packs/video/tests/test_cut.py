@@ -305,7 +305,8 @@ def test_encoders_that_are_not_here_say_so(films):
 
 def test_an_encoder_of_gpus_in_a_step_without_one_is_refused_before_a_film_is_read(tmp_path, films):
     (tmp_path / "a.mp4").write_bytes(films["mp4"])
-    recipe = f"read: {{video.files: {{path: {tmp_path}/*.mp4}}}}\nsteps:\n  - video.cut: {{encoder: h264_nvenc}}\nwrite: {{parquet: {{path: {tmp_path}/out}}}}"
+    recipe = f"read: {{video.files: {{path: {tmp_path}/*.mp4}}}}\nsteps:\n  - video.cut: {{encoder: h264_nvenc}}\n" \
+             f"write: {{parquet: {{path: {tmp_path}/out}}}}"
     with pytest.raises(RecipeError, match=r"'h264_nvenc' does not open in a step without a GPU; it wants .* give the step one") as raised:
         load(recipe).plan()
     assert "steps[0].video.cut: stage 'cut'" in str(raised.value)
