@@ -157,6 +157,19 @@ def test_sound_that_goes_back_is_left_out_as_pictures_are(films):
     assert twice["bytes"] == clips(films["ts"], (8.0, 12.0), method="exact")[0]["bytes"]
 
 
+@pytest.mark.parametrize("container", ["mp4", "matroska"])
+def test_what_is_refreshed_little_by_little_is_encoded_as_marks_there_are_no_keyframes(container):
+    options = {"preset": "fast", "crf": "18", "x264-params": "intra-refresh=1:keyint=40:bframes=0"}
+    pictures = [np.roll(one, k, 0) for k, one in enumerate(pan(1, 200, 2, 96, 128))]
+    data = film(pictures, container=container, options=options)
+    for row in clips(data, (0.0, 1.0), (3.44, 4.0), (6.7, 7.2)):
+        first = round(row["clip_start"] * 25)
+        assert row["cut_method"] == ("exact" if first else "keyframe")
+        with av.open(io.BytesIO(row["bytes"])) as file:
+            for k, frame in enumerate(file.decode(video=0), first):
+                assert np.abs(frame.to_ndarray(format="rgb24") - pictures[k].astype(int)).mean() < 5, k
+
+
 @pytest.mark.parametrize("method", ["auto", "exact"])
 def test_sound_that_begins_so_late_that_no_header_tells_its_rate_is_kept(method):
     late = {"options": GOP, "sound": chirp(4), "sound_from": 12.0}

@@ -79,7 +79,7 @@ class Cut(Stage):
 
     batch_size = 32
     sparse = ("start_s", "clip_start", "hidden_s")
-    version = 3
+    version = 4
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:

@@ -21,7 +21,8 @@ class Coded:
     """Packets in the order of decoding, the first a keyframe.
 
     `first`, `stop`: of what is shown, in ticks of the stream: the first picture and the end of the last one. `leading`: pictures
-    that stand behind the keyframe and are shown before it; they need what is before. `whole`: no packet is damaged or without times.
+    that stand behind the keyframe and are shown before it; they need what is before. `whole`: no packet is damaged or without times,
+    and the keyframe needs none before it.
     """
 
     packets: list[Any] = field(default_factory=list)
@@ -58,7 +59,7 @@ def _from(film: Film, number: int, start: int, end: int, wanted: int | None) -> 
             made.whole = False
             continue
         if packet.is_keyframe and packet.pts <= start:
-            made = Coded(packets=[packet])
+            made = Coded(packets=[packet], whole=_stands_alone(film, packet))
         elif not made.packets:
             if packet.is_keyframe:
                 return None
@@ -83,6 +84,23 @@ def _from(film: Film, number: int, start: int, end: int, wanted: int | None) -> 
     made.stop = min([last.pts + (last.duration or 1), end, *later])
     made.leading = any(packet.pts < made.packets[0].pts for packet in made.packets)
     return made
+
+
+def _stands_alone(film: Film, packet: Any) -> bool:
+    """Whether what a file marks as a keyframe is one. H.264 that is refreshed little by little has marks where a round of that begins:
+    the picture there refers to others, as the type of its first slice says (P or B; ITU-T H.264, 7.3.3 and table 7-6)."""
+    context = film.stream.codec_context
+    header = context.extradata or b""
+    if context.codec.canonical_name != "h264" or len(header) < 5 or header[0] != 1 or header[4] & 3 != 3:
+        return True  # of other streams of H.264 than those whose units have their length, in four bytes, before them
+    data, at = memoryview(packet), 0
+    while at + 9 <= len(data):
+        if data[at + 4] & 31 in (1, 5):  # a slice
+            bits = f"{int.from_bytes(data[at + 5:at + 9]):032b}"[1:]  # without the number of its first block, 0
+            zeros = len(bits) - len(bits.lstrip("0"))
+            return (int(bits[zeros:2 * zeros + 1] or "0", 2) - 1) % 5 not in (0, 1)
+        at += 4 + int.from_bytes(data[at:at + 4])
+    return True
 
 
 def _dated(packets: list[Any], step: int) -> None:
