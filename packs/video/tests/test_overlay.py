@@ -63,6 +63,15 @@ def test_a_subtitle_counts_for_as_long_as_it_stands():
     assert max(one["share"] for one in row["overlays"]) < 0.7
 
 
+@pytest.mark.parametrize("first", [0, 5, 8])
+def test_what_stands_for_two_seconds_is_found_also_at_the_end(first):
+    def standing(count):
+        return [written(one, "so much is said", (60, 195)) if first <= k < first + count else one for k, one in enumerate(MOVING)]
+
+    assert [one["share"] for one in found(standing(4))["overlays"]] == pytest.approx([0.2])  # two windows out of ten
+    assert found(standing(3))["overlays"] == []
+
+
 def test_of_a_still_scene_nothing_can_be_told():
     row = found([written(one, "LOGO", (310, 28)) for one in STILL])
     assert [row[name] for name in COLUMNS] == [None] * 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property, reduce
 
 import cv2
 import numpy as np
@@ -39,13 +40,16 @@ def overlays(grey: Callable[[int], np.ndarray], times: np.ndarray) -> list[Found
         return None
     starts = _starts(len(chosen))
     made = {k: grey(chosen[k]) for k in np.unique(starts[:, None] + np.arange(WINDOW)).tolist()}
-    spread = Still(np.stack([made[k] for k in list(made)[::max(1, len(made) // MOST_WINDOWS)]]))
+    spread = Still([made[k] for k in list(made)[::max(1, len(made) // MOST_WINDOWS)]])
     if not spread.tells:
         return None
-    windows = [Still(np.stack([made[k] for k in range(start, start + WINDOW)])) for start in starts.tolist()] if len(starts) > 1 else []
     always = spread.boxes()
+    windows: list[Still] = []
     passing: list[tuple[Box, list[np.ndarray]]] = []  # a box, and its edges in the windows in which it is found
-    for window in windows:
+    for start in starts.tolist():
+        if not passing and start == starts[-1]:
+            break  # nothing can be found in a second one
+        windows.append(window := Still([made[k] for k in range(start, start + WINDOW)]))
         for box in window.boxes() if window.tells else ():
             group = next((one for one in passing if _alike(one[0], box) >= SAME_BOX), None)
             if group is None:
@@ -57,7 +61,7 @@ def overlays(grey: Callable[[int], np.ndarray], times: np.ndarray) -> list[Found
             edges = np.mean(masks, axis=0) > 0.5
             there = [np.count_nonzero(window.within(box) & edges) >= STAYS * np.count_nonzero(edges) for window in windows]
             shares[box] = float(np.mean(there))
-    height, width = spread.edges.shape
+    height, width = spread.still.shape
     return [((box[0] / width, box[1] / height, box[2] / width, box[3] / height), share) for box, share in shares.items()]
 
 
@@ -73,12 +77,20 @@ def _starts(count: int) -> np.ndarray:
 class Still:
     """What stands still in some pictures. `tells`: enough else moves."""
 
-    def __init__(self, pictures: np.ndarray) -> None:
-        self.moving = pictures.max(axis=0) - pictures.min(axis=0) > STILL
-        self.tells = np.count_nonzero(self.moving) >= MOVES * self.moving.size
-        total = pictures.sum(axis=0, dtype=np.uint16).astype(np.float32)
+    def __init__(self, pictures: list[np.ndarray]) -> None:
+        self.pictures = pictures
+        self.still = cv2.subtract(reduce(cv2.max, pictures), reduce(cv2.min, pictures)) <= STILL
+        self.pixels = np.count_nonzero(self.still)
+        self.tells = self.still.size - self.pixels >= MOVES * self.still.size
+
+    @cached_property
+    def edges(self) -> np.ndarray:
+        """Sharp edges that stand still, bool."""
+        total = self.pictures[0].astype(np.float32)
+        for picture in self.pictures[1:]:
+            cv2.accumulate(picture, total)
         across, down = cv2.Sobel(total, cv2.CV_32F, 1, 0), cv2.Sobel(total, cv2.CV_32F, 0, 1)  # 4 for a level a pixel, of each picture
-        self.edges = (cv2.magnitude(across, down) > 4 * len(pictures) * EDGE) & ~self.moving
+        return (cv2.magnitude(across, down, across) > 4 * len(self.pictures) * EDGE) & self.still
 
     def within(self, box: Box) -> np.ndarray:
         """The edges in a box, bool."""
@@ -86,32 +98,33 @@ class Still:
 
     def boxes(self) -> list[Box]:
         """Boxes around sharp edges that do not move, beside which the picture does."""
-        if np.count_nonzero(self.edges) < LEAST_EDGES:
+        if self.pixels < LEAST_EDGES:
             return []
-        edges = self.edges.view(np.uint8)
-        joined = cv2.morphologyEx(edges, cv2.MORPH_CLOSE, np.ones(CLOSE[::-1], np.uint8))
+        places = np.flatnonzero(self.edges)
+        if len(places) < LEAST_EDGES:
+            return []
+        joined = cv2.morphologyEx(self.edges.view(np.uint8), cv2.MORPH_CLOSE, np.ones(CLOSE[::-1], np.uint8))
         # 16 bits are enough: 384 x 384 pixels have 36,864 parts at most.
         _, labels = cv2.connectedComponents(joined, connectivity=8, ltype=cv2.CV_16U)
-        places = np.flatnonzero(edges)
         part = labels.ravel()[places]
         held = np.bincount(part)
         boxes = []
         for label in np.flatnonzero(held >= LEAST_EDGES):
-            down, across = np.divmod(places[part == label], edges.shape[1])
+            down, across = np.divmod(places[part == label], self.edges.shape[1])
             left, top, width, height = cv2.boundingRect(np.stack([across, down], axis=1).astype(np.int32))
             box = left, top, left + width, top + height
-            if LEAST_FILL * width * height <= held[label] and width * height <= LARGE * edges.size and _framed(box, self.moving):
+            if LEAST_FILL * width * height <= held[label] and width * height <= LARGE * self.edges.size and _framed(box, self.still):
                 boxes.append(box)
         return boxes
 
 
-def _framed(box: Box, moving: np.ndarray) -> bool:
+def _framed(box: Box, still: np.ndarray) -> bool:
     """Whether the picture moves on all sides of a box that lie in it."""
     left, top, right, bottom = box
-    sides = (moving[max(0, top - AROUND):top, left:right], moving[bottom:bottom + AROUND, left:right],
-             moving[top:bottom, max(0, left - AROUND):left], moving[top:bottom, right:right + AROUND])
+    sides = (still[max(0, top - AROUND):top, left:right], still[bottom:bottom + AROUND, left:right],
+             still[top:bottom, max(0, left - AROUND):left], still[top:bottom, right:right + AROUND])
     shares = [one.mean() for one in sides if min(one.shape) >= AROUND // 2]
-    return len(shares) >= 2 and min(shares) >= MOVES_AROUND
+    return len(shares) >= 2 and max(shares) <= 1 - MOVES_AROUND
 
 
 def _alike(a: Box, b: Box) -> float:
