@@ -188,9 +188,8 @@ SCRIPT = """
 import sys
 from dataclasses import dataclass
 sys.path.insert(0, {here!r})
-from curator import CuratorError, Stage
+from curator import Stage
 from curator.cli.main import main
-from curator.pipeline.plan import make_plan
 from tests.engine.small_stages import *
 
 @dataclass(kw_only=True)
