@@ -8,6 +8,7 @@ import sys
 import cv2
 import numpy as np
 import pytest
+from curator_video.measures.bars import find_bars
 from curator_video.measures.measured import OF_FRAMES, OF_THUMBS, measure
 from curator_video.measures.signals import COLUMNS, Signals
 from hypothesis import example, given, settings
@@ -202,6 +203,14 @@ def test_a_dark_floor_is_no_bar_if_nothing_is_dark_above():
         one[200:] = 0
     found = scores(pictures)
     assert (found["border_top"], found["border_bottom"]) == (0, pytest.approx(40 / 240))
+
+
+def test_what_is_left_between_bars_is_no_line():
+    """Words below a bright line in the middle, all on black, lie over no bar."""
+    pictures = np.full((3, 36, 64), 16, np.uint8)
+    pictures[:, 17:20] = 200
+    pictures[:, [23, 27, 31, 35], 20:54] = 200
+    assert find_bars(pictures, 32) == (17, 36, 0, 64)
 
 
 @settings(max_examples=25, deadline=None)

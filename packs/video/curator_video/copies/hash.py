@@ -42,7 +42,7 @@ class Hash(Stage):
     collapse: int = 8
     most: int = HASHES_MOST
 
-    version = 4
+    version = 5
 
     def __post_init__(self) -> None:
         if not -1 <= self.collapse <= 32:

@@ -60,5 +60,7 @@ def _opposite(depth: int, black_lines: int, dark: np.ndarray, bright: np.ndarray
     over it. From the outside in."""
     if black_lines >= depth - 1:
         return min(depth, black_lines)
+    if len(dark) - 2 * depth < LEAST * len(dark):
+        return 0
     edge = bright[depth:depth + EDGE_LINES].mean(axis=1).max() >= EDGE_SHARE
     return depth if edge and dark[:depth].mean() >= COVERED else 0

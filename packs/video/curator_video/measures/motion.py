@@ -61,7 +61,7 @@ class Motion(Stage):
 
     fps: float = 8.0
 
-    version = 5
+    version = 6
 
     def __post_init__(self) -> None:
         if not 0 < self.fps < math.inf:

@@ -94,7 +94,7 @@ class Signals(Stage):
     sparse = ("black_ratio", "white_ratio", "blank_ratio", "exposure_ratio", "freeze_ratio", "longest_freeze",
               "duplicate_ratio", "true_fps", "jump_ratio", "border_top", "border_bottom", "border_left", "border_right",
               "border_ratio", "content_aspect")
-    version = 4
+    version = 5
 
     def __post_init__(self) -> None:
         chosen(self.only, COLUMNS)  # raises where it names what is none
