@@ -43,8 +43,8 @@ class Clips(Stage):
 
     Gives what these three give one after the other: a record a clip, with the columns that `video.spans` and `video.decode` add and
     their payloads; not the columns of the whole film (`shot_count`, `flash_count`, `blank_ratio`), as clips leave while the film
-    is still being read. With a `size` of `decode` other than 384 scores of boundaries may differ by a hundredth, as pictures are decoded
-    for that. `comb_ratio` is that of the clip, and decides whether it is deinterlaced.
+    is still being read. With another `size` (384) or `side` (long) of `decode` scores of boundaries may differ by a hundredth, as
+    pictures are decoded for those. `comb_ratio` is that of the clip, and decides whether it is deinterlaced.
 
     `shots`, `spans`, `decode`: the parameters of the three (not `by` and `threshold` of `video.spans`). `decode: {pick: fps}` (the
     default) and `none` are to be had; for others, and where thresholds are tried out or spans come from elsewhere, take the three.

@@ -59,7 +59,8 @@ class Shots(Stage):
 
     Known: wipes are not found, or as cuts; something large that passes before the camera within a few pictures may be taken for
     cuts; a cut between two pictures of nearly the same content (distance below 0.15) is not seen. Films are compared at 64 x 36
-    pixels, without black bars, by correlation at the best shift, so that neither brightness nor a moving camera counts.
+    pixels, without black bars, by correlation at the best shift, so that neither brightness nor a moving camera counts. Of H.264 and
+    H.265 films of 576 pixels and more on the longer side, pictures to which no other refers are not deblocked.
 
     Source: the rules and their values are our own, measured on films with known cuts.
     """
