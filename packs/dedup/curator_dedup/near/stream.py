@@ -32,7 +32,8 @@ class NearStream(Stateful):
     """Let a record through unless one that went through before is similar; the first to arrive stays.
 
     Memory for each record that goes through: its sketch, 24 bytes a key, its id and 20 bytes (with 112 hashes
-    in 14 bands about 500 bytes); half as much again while its tables grow.
+    in 14 bands about 500 bytes; of a list of hashes sketch and keys of as many as `hashes` says, also of a
+    shorter one: 16 kB for 128 with a share); half as much again while its tables grow.
     """
 
     measure: Any
