@@ -137,6 +137,21 @@ def test_a_name_that_is_not_utf8_is_given_to_a_recipe(tmp_path):
     assert load(new).run(workers=0, out=str(tmp_path / "new-out")).records["written"] == 1
 
 
+@pytest.mark.parametrize("path", ["docs", "docs/*.jsonl"])
+def test_a_link_to_nothing_among_inputs_fails_under_its_name(tmp_path, path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/a.jsonl").write_text('{"text": "a"}\n')
+    (tmp_path / "docs/gone.jsonl").symlink_to(tmp_path / "moved.jsonl")
+    (tmp_path / "docs/itself.jsonl").symlink_to("itself.jsonl")
+    made = read(str(tmp_path / path), format="jsonl") >> write(str(tmp_path / "out"), format="jsonl")
+    found = made.run(workers=0, check=False)
+    assert (found.records["written"], found.records["failed"]) == (1, 2)
+    [error] = found.first_errors
+    assert "docs/gone.jsonl: it does not exist" in error.error
+    (tmp_path / "moved.jsonl").write_text('{"text": "b"}\n')
+    assert made.run(workers=0, check=False).records["written"] == 2
+
+
 def test_a_link_to_itself_is_told(tmp_path):
     (tmp_path / "a.jsonl").symlink_to("a.jsonl")
     with pytest.raises(InputError, match=r"a.jsonl: it is a symbolic link that leads to itself"):

@@ -171,17 +171,19 @@ class LocalFiles:
             return _info(path, found)
         return None
 
-    def ls(self, path: str) -> list[FileInfo]:
-        """Files and folders in a folder, no pipes and devices; [] if it does not exist."""
+    def ls(self, path: str, links: bool = True) -> list[FileInfo]:
+        """Files and folders in a folder, no pipes and devices; [] if it does not exist. With `links` a
+        symbolic link that leads to nothing is a file, too: who reads it says so."""
         found = []
         with suppress(FileNotFoundError), os.scandir(_on_disk(path)) as entries:
             for entry in entries:
-                with suppress(FileNotFoundError):  # removed meanwhile, or a link to nothing
-                    # one that leads to itself is none either
-                    if not entry.is_symlink() or os.path.exists(entry.path):
-                        seen = entry.stat()
+                with suppress(FileNotFoundError):  # removed meanwhile
+                    # one that leads to itself leads to nothing
+                    broken = entry.is_symlink() and not os.path.exists(entry.path)
+                    if not broken or links:
+                        seen = entry.stat(follow_symlinks=not broken)
                         # who reads a pipe may wait for ever
-                        if _is_lasting(seen):
+                        if broken or _is_lasting(seen):
                             found.append(_info(entry.path, seen))
         return found
 
@@ -190,7 +192,7 @@ class LocalFiles:
         circle."""
         pending, seen = [path], {os.path.realpath(path)}
         while pending:
-            for entry in self.ls(pending.pop()):
+            for entry in self.ls(pending.pop(), links):
                 if not entry.is_folder:
                     yield entry
                     continue
