@@ -195,7 +195,7 @@ def test_no_error_is_swallowed():
 LINES = {
     "api": 2150,
     "machine": 451,
-    "io": 5908,
+    "io": 5910,
     "io/tables": 2089,
     "sql": 542,
     "registry": 469,
@@ -212,7 +212,7 @@ LINES = {
     "run/raydata": 940,
     "run": 3795,
     "explore": 1478,
-    "results": 2241,
+    "results": 2242,
     "outside": 1104,
     "trial": 1462,
     "scaffold": 199,
@@ -234,7 +234,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 14644
-    assert sum(LINES.values()) <= 43251
+    assert sum(LINES.values()) <= 43254
 
 
 def test_nothing_names_a_machine():

@@ -32,7 +32,8 @@ from curator.results.what_if import Answer
 ASIDE = {"dropped": ("reason",), "duplicate": ("duplicate_of", "similarity", "cluster"),
          "failed": ("error", "traceback", "reason"), "data": ()}  # what rows have only where they ended
 SOURCES: dict[str, type] = {"parquet": Parquet, "jsonl": Jsonl, "webdataset": WebDataset}
-INSTEAD = "`curator run` with the same --set values does it from the input, or from a `checkpoint`"
+INSTEAD = ("`curator run`, the command of that run, with the same --set values does it: in that run's folder "
+           "again from the last `checkpoint` before the step, in another folder from the input")
 
 
 @dataclass(frozen=True)

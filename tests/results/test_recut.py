@@ -137,7 +137,8 @@ def test_samples_of_archives_come_back_with_their_bytes(tmp_path):
 
 
 @pytest.mark.parametrize(("more", "write", "end", "message"), [
-    ("- map: {n: n + 1}", "parquet", "", "map, behind drop, changes the column 'n'.*`curator run`"),
+    ("- map: {n: n + 1}", "parquet", "",
+     "map, behind drop, changes the column 'n'.*`curator run`.* in that run's folder again from the last `checkpoint`"),
     ("", "{parquet: {select: [id]}}", "", "the records written by to_parquet have not .*n.*`curator run`"),
     ("", "parquet", "discard: [dropped]", "20 records came to drop, and of these 15 are in the output"),
     ("- repeat: {times: 2}", "parquet", "", "repeat, behind drop, makes records of others"), ("", "csv", "", "written as csv")])
