@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from curator_video.clips import encoders
 from curator_video.clips.cut import Cut
+from curator_video.clips.packets import pictures_of
 from curator_video.read.film import Film
 
 from curator import Batch, CuratorError, RecipeError, load
@@ -155,6 +156,14 @@ def test_sound_stays_in_step(films, name, method):
 def test_sound_that_goes_back_is_left_out_as_pictures_are(films):
     twice = clips(films["ts"] * 2, (8.0, 12.0))[0]
     assert twice["bytes"] == clips(films["ts"], (8.0, 12.0), method="exact")[0]["bytes"]
+
+
+def test_where_one_keyframe_is_far_before_the_packets_between_are_not_held():
+    data = film(numbered(1000, 32, 64), options={"preset": "ultrafast", "g": "10000"})
+    with Film(data) as opened:
+        assert len(pictures_of(opened, 38.0, 39.0, 2.0).packets) < 30
+        assert len(pictures_of(opened, 38.0, 39.0).packets) == 975
+    assert [(row["cut_method"], row["clip_frames"]) for row in clips(data, (1.96, 3.0), (38.0, 39.0))] == [("edit_list", 26), ("exact", 25)]
 
 
 @pytest.mark.parametrize("container", ["mp4", "matroska"])

@@ -93,7 +93,7 @@ def clip_of(packets: Film, opened: Callable[[], Film], start_s: float, end_s: fl
 def _copied(film: Film, start_s: float, end_s: float, way: Way) -> Clip | None:
     if film.by_count or film.format not in _CONTAINERS or film.stream.codec_context.codec.canonical_name not in _PICTURES:
         return None
-    coded = pictures_of(film, start_s, end_s)
+    coded = pictures_of(film, start_s, end_s, math.inf if way.method == "keyframe" else way.max_hidden)
     if coded is None:
         return None
     if not coded.shown:

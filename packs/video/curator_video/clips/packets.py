@@ -38,21 +38,22 @@ class Coded:
         return self.first - self.packets[0].pts
 
 
-def pictures_of(film: Film, start_s: float, end_s: float) -> Coded | None:
-    """Packets of the pictures with start_s <= time < end_s, and of those that they need; None where no keyframe is before."""
+def pictures_of(film: Film, start_s: float, end_s: float, hidden_s: float = math.inf) -> Coded | None:
+    """Packets of the pictures with start_s <= time < end_s, and of those that they need; None where no keyframe is before. Of those
+    before the span only the keyframe is kept, if it lies more than `hidden_s` before it."""
     base, number = film.stream.time_base, film.stream.index
     start = math.ceil((film.first_s + start_s - EPSILON_S) / base)
     end = math.ceil((film.first_s + end_s - EPSILON_S) / base)
     for back in _BACK_S:
         early = film.first_s + start_s - back
-        made = _from(film, number, start, end, math.floor(early / base) if early > film.first_s else None)
+        made = _from(film, number, start, end, math.floor(early / base) if early > film.first_s else None, hidden_s / base)
         if made is not None or early <= film.first_s:
             return made
-    return _from(film, number, start, end, None)
+    return _from(film, number, start, end, None, hidden_s / base)
 
 
-def _from(film: Film, number: int, start: int, end: int, wanted: int | None) -> Coded | None:
-    """None where the first keyframe after the jump is shown after `start`."""
+def _from(film: Film, number: int, start: int, end: int, wanted: int | None, most: float) -> Coded | None:
+    """None where the first keyframe after the jump is shown after `start`. `most`: ticks from the keyframe to `start`."""
     made = Coded()
     for packet in _read(film, number, wanted):
         if packet.pts is None or packet.is_corrupt:
@@ -66,6 +67,8 @@ def _from(film: Film, number: int, start: int, end: int, wanted: int | None) -> 
         elif packet.dts is not None and packet.dts >= end:
             break
         else:
+            if packet.pts < start and packet.pts - made.packets[0].pts > most:  # they could be all of a long film
+                made.packets[1:] = [one for one in made.packets[1:] if one.pts >= start]
             made.packets.append(packet)
     if not made.packets:
         return None
