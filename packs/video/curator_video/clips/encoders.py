@@ -6,6 +6,7 @@ import functools
 import os
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import av
 from av.codec import Codec
@@ -80,10 +81,10 @@ def _refused(name: str) -> str:
     """Why an encoder does not open, "" if it does."""
     os.environ.setdefault("SVT_LOG", "1")  # SVT-AV1 tells of errors only, else of each clip in twenty lines
     try:
-        context = av.CodecContext.create(name, "w")
+        context: Any = av.CodecContext.create(name, "w")
         context.options = options_of(name, None, PRESETS[0])
-        context.width, context.height, context.pix_fmt = 256, 256, "yuv420p"  # type: ignore[attr-defined]
-        context.time_base, context.framerate = Fraction(1, 25), Fraction(25)  # type: ignore[attr-defined]
+        context.width, context.height, context.pix_fmt = 256, 256, "yuv420p"
+        context.time_base, context.framerate = Fraction(1, 25), Fraction(25)
         context.open()
     except (FFmpegError, ValueError, AttributeError) as error:
         return getattr(error, "strerror", None) or str(error)

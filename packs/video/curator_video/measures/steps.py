@@ -5,7 +5,8 @@ from __future__ import annotations
 import cv2
 import numpy as np
 
-from curator_video.measures.views import Thumbs, difference, rows, sums
+from curator_video.measures.views import Thumbs, rows, sums
+from curator_video.shots.pictures import difference
 
 SAME = 0.25            # levels: frames that differ by less show the same
 FREEZE_S = 0.5         # a shorter run of the same picture is a repeat

@@ -102,11 +102,6 @@ def sums(pictures: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return total.astype(float), squares.astype(float)
 
 
-def difference(a: np.ndarray, b: np.ndarray) -> float:
-    """Mean absolute difference in levels."""
-    return cv2.norm(a, b, cv2.NORM_L1) / a.size
-
-
 def smaller(picture: np.ndarray, longest: int = LONG_SIDE, way: int = cv2.INTER_AREA) -> np.ndarray:
     """At most so many pixels of the longer side."""
     height, width = picture.shape[:2]

@@ -12,7 +12,7 @@ import numpy as np
 
 from curator_video.shots.boundaries import Boundary
 from curator_video.shots.mixing import MIXED, dissolve
-from curator_video.shots.pictures import Bars, Picture, change, distance
+from curator_video.shots.pictures import Bars, Picture, difference, distance
 
 RULES = 0.4  # the score at which each rule holds exactly
 BLANK = 2.0  # deviation of luma of a picture that shows nothing
@@ -123,9 +123,9 @@ class Detector:
         last, numbers = Picture(before[inside]), []
         for time, thumb, chroma in new:
             picture = Picture(thumb[inside])
-            levels = change(last.pixels, picture.pixels)
+            levels = difference(last.pixels, picture.pixels)
             if chroma is not None and colour is not None:
-                levels = 0.5 * (levels + 2 * change(colour, chroma))  # of U and of V
+                levels = 0.5 * (levels + 2 * difference(colour, chroma))  # of U and of V
             numbers.append((time, picture.std, picture.mean, distance(last, picture), levels))
             last, colour = picture, chroma
         self.likely = [time for time, _, _, far, levels in numbers if far > _CUT or (levels > _LEVELS and far > _LEAST)]

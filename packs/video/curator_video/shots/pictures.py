@@ -64,7 +64,7 @@ def _apart(first: Picture, second: Picture) -> float:
     return 1 - ((first.squares + second.squares - between) / 2 - first.total * second.mean) / (first.norm * second.norm)
 
 
-def change(first: np.ndarray, second: np.ndarray) -> float:
+def difference(first: np.ndarray, second: np.ndarray) -> float:
     """By how many levels two arrays of bytes differ, in the mean."""
     import cv2
 
